@@ -30,11 +30,12 @@
 //!
 //! # When to send a credit-only message
 //!
-//! [`grant_due`](Credits::grant_due) says so, from any context, whatever happened before: a grant is
-//! possible, and either the peer holds nothing, or it is down to a quarter of its target *and* a message
-//! with payload arrived since it was above (C8). A credit-only message does not count as payload, so it
-//! never provokes another one (C9), except when it used up the peer's last credit. Even then the exchange
-//! ends: our answer grants at least one more than it costs, unless buffers are short.
+//! After a received message the engine posts what is missing and then asks
+//! [`grant_due`](Credits::grant_due). The answer depends on the counters alone, whatever led there: a
+//! grant is possible, and either the peer holds nothing, or it is down to a quarter of its target *and* a
+//! message with payload arrived since it was above (C8). A credit-only message does not count as payload,
+//! so it provokes another one only if it used up the peer's last credit (C9). Even that exchange ends:
+//! the answer grants more than it costs, unless buffers are short.
 
 use super::pdu::DataHeader;
 use super::rule::Rule;
@@ -58,8 +59,6 @@ pub struct Received {
     pub saturated: bool,
     /// Enough receives are missing, or they are missed enough, to post some ([`Credits::missing`]).
     pub refill: bool,
-    /// A grant is due ([`Credits::grant_due`]): send a credit-only message unless data goes out anyway.
-    pub grant_due: bool,
 }
 
 /// The credit counters of a connection.
@@ -205,7 +204,6 @@ impl Credits {
             wake: header.credits_granted > 0,
             saturated,
             refill: self.refill_worthwhile(),
-            grant_due: self.grant_due(),
         })
     }
 
@@ -265,10 +263,15 @@ impl Credits {
         self.available = self.available.saturating_add(u32::from(granted));
     }
 
-    /// Whether a credit-only message should go out now, unless a message goes out anyway (C8, C9). Worth
-    /// asking after each received message, after each refill, and again right before sending.
-    pub fn grant_due(&self) -> bool {
-        let possible = self.check().is_ok() && self.grantable() > 0;
+    /// Whether a credit-only message should go out now, unless a message goes out anyway (C8, C9), when
+    /// `free` buffers are at hand. Worth asking after received messages, after each refill, when the right
+    /// to send comes back, and again right before sending.
+    ///
+    /// Posting comes first: while receives are [missing](Credits::missing) and buffers are there, nothing
+    /// is due. So the message carries all it can, and two peers with windows of one do not hand the same
+    /// single credit to and fro.
+    pub fn grant_due(&self, free: u32) -> bool {
+        let possible = self.check().is_ok() && self.grantable() > 0 && self.missing(free) == 0;
         possible && (self.count == 0 || (self.payload_seen && self.count <= self.low_water()))
     }
 

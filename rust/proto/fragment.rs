@@ -24,7 +24,7 @@ pub enum SendError {
 }
 
 /// Progress of the upper-layer message on the send queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Train {
     max_send_size: u32,
     max_fragmented: u32,

@@ -14,5 +14,5 @@
     clippy::unwrap_used
 )]
 
-#[path = "../../../../rust/proto/mod.rs"]
+#[path = "../../../rust/proto/mod.rs"]
 pub mod proto;
