@@ -24,13 +24,19 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// How an endpoint treats its last send credit.
+/// How an endpoint treats its last send credit and its receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum LastCredit {
-    /// As `Credits` does: it always carries a grant.
-    Proto,
-    /// May go without a grant while the peer holds a credit, seen from here (the weaker wording of C4).
-    PeerHoldsOne,
+enum Rule {
+    /// As `Credits` does: the last credit always carries a grant, and a receive beyond the window is kept
+    /// for it.
+    Ours,
+    /// Ours without the receive beyond the window, and one half-received message may hold all buffers.
+    NoReserve,
+    /// The last credit may go without a grant while the peer holds a credit, seen from here (the weaker
+    /// wording of C4). With the reserve.
+    Weaker,
+    /// The same without the reserve: what the C module does.
+    Plain,
     /// No rule at all.
     Unguarded,
 }
@@ -45,19 +51,20 @@ struct Config {
     queue: [Vec<u8>; 2],
     /// Keepalives either endpoint may ask for.
     probes: [u8; 2],
-    rule: [LastCredit; 2],
-    /// Whether buffers include the reserve beyond the window and the partial message (V1).
-    reserve: bool,
+    rule: [Rule; 2],
+    /// Endpoints whose messages may ask for a single credit in between.
+    moody: [bool; 2],
 }
 
 impl Config {
     fn buffers(&self, side: usize) -> u8 {
         let fragments = self.queue[1 - side].iter().copied().max().unwrap_or(0);
         let window = u8::try_from(self.window[side]).unwrap();
-        if self.reserve {
-            window.max(fragments) + 1
-        } else {
-            window.max(fragments)
+        match self.rule[side] {
+            Rule::NoReserve => window.max(fragments),
+            // V1: a half-received message leaves one buffer free.
+            Rule::Plain => window.max(fragments + 1),
+            _ => window.max(fragments) + 1,
         }
     }
 }
@@ -67,6 +74,7 @@ struct Message {
     length: u8,
     remaining: u8,
     granted: u8,
+    requested: u8,
     flag: bool,
 }
 
@@ -97,14 +105,26 @@ struct World([Side; 2]);
 /// One byte of payload per fragment.
 const SEND_SIZE: u32 = 25;
 
-fn header(wish: u16, message: &Message) -> DataHeader {
+fn header(message: &Message) -> DataHeader {
     DataHeader {
-        credits_requested: wish,
+        credits_requested: message.requested.into(),
         credits_granted: message.granted.into(),
         response_requested: message.flag,
         remaining: message.remaining.into(),
         offset: if message.length > 0 { 24 } else { 0 },
         length: message.length.into(),
+    }
+}
+
+/// Receives the endpoint would post now.
+fn missing(config: &Config, side: usize, credits: &Credits, free: u8) -> u32 {
+    let missing = credits.missing(free.into());
+    match config.rule[side] {
+        Rule::Plain => {
+            let window = u32::from(credits.receive_target());
+            missing.min(window.saturating_sub(credits.posted_receives()))
+        }
+        _ => missing,
     }
 }
 
@@ -116,7 +136,7 @@ impl World {
             let mut credits = Credits::new(config.window[side], config.wish[side]);
             credits.negotiated(0, config.wish[1 - side]);
             let free = config.buffers(side);
-            let post = credits.missing(free.into());
+            let post = missing(config, side, &credits, free);
             credits.posted(post);
             Side {
                 credits,
@@ -147,9 +167,9 @@ impl World {
             Err(Blocked::NoCredit) => None,
             Err(Blocked::LastCredit) => {
                 let allowed = match config.rule[side] {
-                    LastCredit::Proto => false,
-                    LastCredit::PeerHoldsOne => credits.outstanding() > 0,
-                    LastCredit::Unguarded => true,
+                    Rule::Ours | Rule::NoReserve => false,
+                    Rule::Weaker | Rule::Plain => credits.outstanding() > 0,
+                    Rule::Unguarded => true,
                 };
                 allowed.then(|| {
                     // The ablation: pretend it were not the last one.
@@ -163,15 +183,17 @@ impl World {
         }
     }
 
-    fn put(&mut self, side: usize, length: u8, remaining: u8, granted: u16) {
+    fn put(&mut self, config: &Config, side: usize, length: u8, remaining: u8, granted: u16) {
         let this = &mut self.0[side];
         this.answer.sending();
         let flag = std::mem::take(&mut this.probe_pending);
         let granted = granted.try_into().unwrap();
+        let requested = config.wish[side].try_into().unwrap();
         this.channel.push_back(Message {
             length,
             remaining,
             granted,
+            requested,
             flag,
         });
     }
@@ -190,29 +212,36 @@ impl World {
         if !next.0[side].train.is_open() {
             next.0[side].sent += 1;
         }
-        next.put(side, 1, message.remaining().try_into().unwrap(), granted);
+        next.put(
+            config,
+            side,
+            1,
+            message.remaining().try_into().unwrap(),
+            granted,
+        );
         Some(next)
     }
 
     fn send_empty(&self, config: &Config, side: usize) -> Option<World> {
         let this = &self.0[side];
-        let due = this.credits.grant_due(this.free.into());
+        let missing = missing(config, side, &this.credits, this.free);
+        let due = this.credits.grant_due(missing);
         let wanted = due || this.answer.is_owed() || this.probe_pending;
         if !wanted || this.train.is_open() {
             return None;
         }
         let mut next = self.clone();
         let granted = next.take(config, side)?;
-        next.put(side, 0, 0, granted);
+        next.put(config, side, 0, 0, granted);
         Some(next)
     }
 
-    fn handle(&self, config: &Config, side: usize) -> Result<Option<World>, String> {
+    fn handle(&self, side: usize) -> Result<Option<World>, String> {
         let mut next = self.clone();
         let Some(message) = next.0[1 - side].channel.pop_front() else {
             return Ok(None);
         };
-        let header = header(config.wish[1 - side], &message);
+        let header = header(&message);
         let this = &mut next.0[side];
         let place = this
             .reassembly
@@ -240,9 +269,7 @@ impl World {
     fn refill(&self, side: usize, n: u32) -> Option<World> {
         let this = &self.0[side];
         let blocked = this.credits.check() == Err(Blocked::LastCredit);
-        if n > this.credits.missing(this.free.into())
-            || !(this.credits.refill_worthwhile() || blocked)
-        {
+        if !(this.credits.refill_worthwhile() || blocked) {
             return None;
         }
         let mut next = self.clone();
@@ -265,6 +292,17 @@ impl World {
         Some(next)
     }
 
+    /// The variant of a sending step in which the message asks for a single credit.
+    fn moody(&self, config: &Config, side: usize, next: &World) -> Option<World> {
+        let sent = next.0[side].channel.len() > self.0[side].channel.len();
+        if !config.moody[side] || !sent {
+            return None;
+        }
+        let mut next = next.clone();
+        next.0[side].channel.back_mut().unwrap().requested = 1;
+        Some(next)
+    }
+
     /// All next states. The mark tells refills that post fewer receives than they could: no engine does
     /// that again and again, and one that did could keep a pair of empty messages going.
     fn successors(&self, config: &Config) -> Result<Vec<(World, bool)>, String> {
@@ -273,12 +311,15 @@ impl World {
             let steps = [
                 self.send_fragment(config, side),
                 self.send_empty(config, side),
-                self.handle(config, side)?,
+                self.handle(side)?,
                 self.read(side),
                 self.probe(side),
             ];
-            all.extend(steps.into_iter().flatten().map(|next| (next, false)));
-            let missing = self.0[side].credits.missing(self.0[side].free.into());
+            for next in steps.into_iter().flatten() {
+                all.extend(self.moody(config, side, &next).map(|next| (next, false)));
+                all.push((next, false));
+            }
+            let missing = missing(config, side, &self.0[side].credits, self.0[side].free);
             all.extend((1..=missing).filter_map(|n| Some((self.refill(side, n)?, n < missing))));
         }
         Ok(all)
@@ -311,7 +352,7 @@ impl World {
                 "receive queue overrun",
             )?;
             ensure(
-                credits.outstanding() <= u32::from(credits.receive_target()) + 1,
+                credits.outstanding() <= u32::from(config.window[side]) + 1,
                 "window",
             )?;
             let held = u32::from(this.free + this.partial)
@@ -522,8 +563,8 @@ fn config(window: [u16; 2], wish: [u16; 2], queue: [&[u8]; 2]) -> Config {
         wish,
         queue: queue.map(<[u8]>::to_vec),
         probes: [0, 0],
-        rule: [LastCredit::Proto; 2],
-        reserve: true,
+        rule: [Rule::Ours; 2],
+        moody: [false, false],
     }
 }
 
@@ -531,11 +572,104 @@ fn all_small() -> impl Iterator<Item = ([u16; 2], [u16; 2])> {
     (0..81u16).map(|n| ([n % 3 + 1, n / 3 % 3 + 1], [n / 9 % 3 + 1, n / 27 + 1]))
 }
 
-#[test]
-fn size() {
-    for (window, wish) in all_small() {
-        let started = std::time::Instant::now();
-        let n = explore(&config(window, wish, [&[3, 1, 2], &[2, 3]]));
-        println!("{window:?} {wish:?} {n:?} {:?}", started.elapsed());
+fn explore_all(configs: impl Iterator<Item = Config>) {
+    let mut states = 0;
+    for config in configs {
+        states += explore(&config).unwrap();
     }
+    println!("{states} states");
+}
+
+/// Explores until the check fails; what it complains about.
+fn first_complaint(configs: impl Iterator<Item = Config>) -> Option<String> {
+    configs.map(|config| explore(&config)).find_map(Result::err)
+}
+
+#[test]
+fn c4_c8_every_message_arrives_in_both_directions() {
+    explore_all(all_small().map(|(window, wish)| config(window, wish, [&[3, 1, 2], &[2, 3]])));
+}
+
+#[test]
+fn c8_one_sided_traffic_goes_on() {
+    explore_all(all_small().map(|(window, wish)| config(window, wish, [&[3, 3, 3], &[]])));
+    explore_all(all_small().map(|(window, wish)| config(window, wish, [&[1], &[3, 3, 3]])));
+}
+
+#[test]
+fn k3_keepalives_at_any_time_do_no_harm() {
+    explore_all(
+        all_small()
+            .filter(|&(_, wish)| wish == [3, 3] || wish == [1, 2])
+            .map(|(window, wish)| Config {
+                probes: [1, 1],
+                ..config(window, wish, [&[2, 1], &[2]])
+            }),
+    );
+}
+
+#[test]
+fn c4_windows_of_three_with_full_queues() {
+    for window in [[1, 1], [1, 3], [2, 2], [3, 3]] {
+        explore(&config(window, [3, 3], [&[3, 3, 3], &[3, 3, 3]])).unwrap();
+    }
+}
+
+#[test]
+fn c2_a_peer_that_changes_its_target_does_no_harm() {
+    let wide = all_small().filter(|&(_, wish)| wish == [3, 3]);
+    explore_all(wide.map(|(window, wish)| Config {
+        moody: [true, false],
+        ..config(window, wish, [&[2, 1], &[3]])
+    }));
+}
+
+#[test]
+fn c4_a_peer_with_the_weaker_rule_cannot_stall_us() {
+    for peer in [Rule::Weaker, Rule::Plain] {
+        for rule in [[Rule::Ours, peer], [peer, Rule::Ours]] {
+            explore_all(all_small().map(|(window, wish)| Config {
+                rule,
+                ..config(window, wish, [&[3, 1], &[2, 3]])
+            }));
+        }
+    }
+}
+
+/// Explores ever larger windows under `rule` on both sides and expects a stall.
+fn finds_the_stall(rule: Rule, least_window: u16) {
+    let configs = all_small().filter(|(window, wish)| {
+        window
+            .iter()
+            .chain(wish)
+            .all(|&credits| credits >= least_window)
+    });
+    let complaint = first_complaint(configs.map(|(window, wish)| Config {
+        rule: [rule; 2],
+        ..config(window, wish, [&[3, 1, 2], &[2, 3]])
+    }));
+    println!("{rule:?}: {complaint:?}");
+    let complaint = complaint.unwrap();
+    assert!(complaint.starts_with("stuck") || complaint.contains("out of reach"));
+}
+
+#[test]
+fn c4_ablation_no_rule_for_the_last_credit() {
+    finds_the_stall(Rule::Unguarded, 1);
+    finds_the_stall(Rule::Unguarded, 2);
+    finds_the_stall(Rule::Unguarded, 3);
+}
+
+#[test]
+fn c4_ablation_exception_for_a_peer_that_holds_a_credit() {
+    finds_the_stall(Rule::Weaker, 1);
+    finds_the_stall(Rule::Weaker, 2);
+    finds_the_stall(Rule::Plain, 1);
+    finds_the_stall(Rule::Plain, 2);
+}
+
+#[test]
+fn c4_v1_ablation_no_reserve() {
+    finds_the_stall(Rule::NoReserve, 1);
+    finds_the_stall(Rule::NoReserve, 2);
 }
