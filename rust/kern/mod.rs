@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel crate does not offer yet: one primitive a file, none of them knows RDMA or SMB.
+
+pub(crate) mod errno;
+pub(crate) mod irq_lock;
+pub(crate) mod noio;
+pub(crate) mod ring;
+pub(crate) mod time;
+pub(crate) mod wait;
+pub(crate) mod work;

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA READ and WRITE between a local buffer and memory the peer exposed, on the core's `rdma_rw`.
+//!
+//! The core decides whether a transfer needs memory regions (iWARP, devices with few pieces per
+//! READ, `force_mr`). One call makes the contexts of all its segments, posts their requests as one
+//! chain of which only the last completes, and waits. It returns only when no request refers to
+//! the buffer any more (rule B8).
+//!
+//! Process context.
+
+use super::dma::Direction;
+use super::qp::{Completions, PostError, Qp, Status};
+use crate::bindings;
+use crate::kern::noio::NoIo;
+use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
+use core::marker::PhantomData;
+use kernel::ffi::c_uint;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Acquire, Atomic, Release};
+use kernel::sync::Arc;
+use kernel::types::Opaque;
+
+/// A kernel buffer, of `kmalloc` or `vmalloc` kind, that belongs to the caller during `'a`.
+pub(crate) struct LocalBuffer<'a> {
+    start: *mut u8,
+    len: usize,
+    _life: PhantomData<&'a mut [u8]>,
+}
+
+impl LocalBuffer<'_> {
+    /// # Safety
+    ///
+    /// * `start` is kernel memory, mapped page by page to real pages, valid for reads and writes of
+    ///   `len` bytes during `'a`, and nobody else touches it meanwhile.
+    pub(crate) unsafe fn new(start: *mut u8, len: usize) -> Self {
+        Self { start, len, _life: PhantomData }
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes from `offset` to the end of its page.
+    fn left_in_page(&self, offset: usize) -> usize {
+        // CAST: An address; only its low bits count.
+        PAGE_SIZE - ((self.start as usize).wrapping_add(offset) & (PAGE_SIZE - 1))
+    }
+
+    /// Pages that `len` bytes from `offset` touch.
+    pub(crate) fn pages(&self, offset: usize, len: usize) -> usize {
+        let first = self.left_in_page(offset).min(len);
+        usize::from(first > 0) + (len - first).div_ceil(PAGE_SIZE)
+    }
+}
+
+/// One contiguous piece of peer memory and the part of the local buffer it corresponds to.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment {
+    /// Offset in the local buffer.
+    pub(crate) offset: usize,
+    /// Bytes.
+    pub(crate) len: usize,
+    /// The peer's address.
+    pub(crate) remote_address: u64,
+    /// The peer's key.
+    pub(crate) remote_key: u32,
+}
+
+/// The completion of a chain.
+#[pin_data]
+pub(crate) struct Transfer {
+    cqe: Opaque<bindings::ib_cqe>,
+    /// The verbs status plus one, zero before the completion.
+    outcome: Atomic<u32>,
+    #[pin]
+    finished: WaitQueue,
+}
+
+// SAFETY: The completion object is only written at construction.
+unsafe impl Send for Transfer {}
+// SAFETY: As above.
+unsafe impl Sync for Transfer {}
+
+impl Transfer {
+    fn new(
+        done: unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc),
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                cqe: Opaque::new(bindings::ib_cqe { done: Some(done) }),
+                outcome: Atomic::new(0),
+                finished <- new_wait_queue!(c"Transfer::finished"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Identifies the completion.
+    pub(super) fn key(&self) -> usize {
+        // CAST: Only compared.
+        self.cqe.get() as usize
+    }
+
+    /// The chain completed with this verbs status. Any context.
+    pub(super) fn done(&self, status: u32) {
+        self.outcome.store(status.saturating_add(1), Release);
+        self.finished.wake_all();
+    }
+
+    fn outcome(&self) -> Option<u32> {
+        self.outcome.load(Acquire).checked_sub(1)
+    }
+}
+
+/// Why a transfer failed.
+pub(crate) enum TransferError {
+    /// Before anything was posted; the connection is as it was.
+    NotStarted(Error),
+    /// The post failed; the connection must end.
+    Post(Error),
+    /// A request failed; the connection must end unless it already has.
+    Completion(Status),
+}
+
+/// A core context with the local pages it maps.
+struct Context {
+    raw: bindings::rdma_rw_ctx,
+    list: KVVec<bindings::scatterlist>,
+    direction: Direction,
+}
+
+/// The contexts of one chain, destroyed together.
+struct Contexts<'a, C: Completions> {
+    qp: &'a Qp<C>,
+    raw_qp: *mut bindings::ib_qp,
+    all: KVVec<Context>,
+}
+
+impl<C: Completions> Contexts<'_, C> {
+    fn port(&self) -> u32 {
+        self.qp.pd().port().number()
+    }
+
+    /// Makes the context of one segment. The capacity of `all` is reserved: contexts never move.
+    fn add(&mut self, buffer: &LocalBuffer<'_>, segment: &Segment, direction: Direction) -> Result {
+        let mut list = Self::list(buffer, segment)?;
+        let entries = c_uint::try_from(list.len())?;
+        let mut context = Context { raw: Default::default(), list: KVVec::new(), direction };
+        // SAFETY: The queue pair is in use by us, so valid; the list describes the caller's buffer,
+        // which stays until we return; remote address and key are only checked by the peer.
+        let made = unsafe {
+            bindings::rdma_rw_ctx_init(
+                &mut context.raw,
+                self.raw_qp,
+                self.port(),
+                list.as_mut_ptr(),
+                entries,
+                0,
+                segment.remote_address,
+                segment.remote_key,
+                direction.raw(),
+            )
+        };
+        kernel::error::to_result(made.min(0))?;
+        context.list = list;
+        // Reserved, cannot fail.
+        self.all.push(context, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Lists the pages of a segment's part of the buffer.
+    fn list(
+        buffer: &LocalBuffer<'_>,
+        segment: &Segment,
+    ) -> Result<KVVec<bindings::scatterlist>> {
+        let end = segment.offset.checked_add(segment.len).ok_or(EINVAL)?;
+        if end > buffer.len || segment.len == 0 {
+            return Err(EINVAL);
+        }
+        let mut list = KVVec::with_capacity(buffer.pages(segment.offset, segment.len), GFP_KERNEL)?;
+        let mut offset = segment.offset;
+        while offset < end {
+            let len = buffer.left_in_page(offset).min(end - offset);
+            let mut entry = bindings::scatterlist::default();
+            // SAFETY: The range is inside the buffer and inside one page.
+            unsafe {
+                bindings::smbd_sg_set_kernel(
+                    &mut entry,
+                    buffer.start.add(offset).cast(),
+                    c_uint::try_from(len)?,
+                )
+            };
+            list.push(entry, GFP_KERNEL)?;
+            offset += len;
+        }
+        if let Some(last) = list.last_mut() {
+            // SAFETY: An entry of the list.
+            unsafe { bindings::smbd_sg_end(last) };
+        }
+        Ok(list)
+    }
+
+    /// Chains the requests of all contexts, first to last.
+    fn link(&mut self, transfer: &Transfer) -> *mut bindings::ib_send_wr {
+        let (raw_qp, port) = (self.raw_qp, self.port());
+        let mut chain: *mut bindings::ib_send_wr = core::ptr::null_mut();
+        for context in self.all.iter_mut().rev() {
+            let cqe = match chain.is_null() {
+                true => transfer.cqe.get(),
+                false => core::ptr::null_mut(),
+            };
+            // SAFETY: The context was made for this queue pair and stays in place; only the last
+            // one of the chain gets, and signals, the completion object.
+            chain = unsafe {
+                bindings::rdma_rw_ctx_wrs(&mut context.raw, raw_qp, port, cqe, chain)
+            };
+        }
+        chain
+    }
+}
+
+impl<C: Completions> Drop for Contexts<'_, C> {
+    fn drop(&mut self) {
+        let (raw_qp, port) = (self.raw_qp, self.port());
+        for context in self.all.iter_mut() {
+            // SAFETY: Made by `add` with this list and direction; no request of it is outstanding
+            // (see `transfer`), and the queue pair is still in use by us.
+            unsafe {
+                bindings::rdma_rw_ctx_destroy(
+                    &mut context.raw,
+                    raw_qp,
+                    port,
+                    context.list.as_mut_ptr(),
+                    u32::try_from(context.list.len()).unwrap_or(0),
+                    context.direction.raw(),
+                )
+            };
+        }
+    }
+}
+
+/// Moves the segments and waits until that is done. `wait_for_room` is called when the send queue
+/// is full, and ends the attempt with an error.
+///
+/// [`Direction::FromDevice`] reads from the peer, [`Direction::ToDevice`] writes to it.
+///
+/// # Errors
+///
+/// [`TransferError`]. Whatever it is, nothing refers to the buffer any more.
+pub(crate) fn transfer<C: Completions>(
+    qp: &Qp<C>,
+    buffer: &LocalBuffer<'_>,
+    segments: &[Segment],
+    direction: Direction,
+    mut wait_for_room: impl FnMut() -> Result,
+) -> Result<(), TransferError> {
+    use TransferError::{Completion, NotStarted, Post};
+    let _scope = NoIo::enter();
+    let in_use = qp.use_raw().ok_or(NotStarted(ENOTCONN))?;
+    let all = KVVec::with_capacity(segments.len(), GFP_KERNEL).map_err(|_| NotStarted(ENOMEM))?;
+    let mut contexts = Contexts { qp, raw_qp: in_use.get(), all };
+    for segment in segments {
+        contexts.add(buffer, segment, direction).map_err(NotStarted)?;
+    }
+    let transfer = Transfer::new(Qp::<C>::send_done).map_err(NotStarted)?;
+    let chain = contexts.link(&transfer);
+    if chain.is_null() {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: The chain's memory is in `contexts`, which is dropped after the waits below.
+        match unsafe { qp.post_transfer(chain, &transfer) } {
+            Ok(()) => break,
+            Err(PostError::Full) => wait_for_room().map_err(NotStarted)?,
+            Err(PostError::Failed(error)) => {
+                // Requests before the refused one may be running.
+                qp.flush_sends();
+                return Err(Post(error));
+            }
+        }
+    }
+    let status = match transfer.finished.wait(Signals::Ignore, None, || transfer.outcome()) {
+        Ok(status) => status,
+        Err(Interrupted::Signal | Interrupted::TimedOut) => bindings::ib_wc_status_IB_WC_FATAL_ERR,
+    };
+    match status {
+        bindings::ib_wc_status_IB_WC_SUCCESS => Ok(()),
+        status => Err(Completion(Status(status))),
+    }
+}
+

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bookkeeping of a send queue: who owns what until which completion.
+//!
+//! A reliable connection completes its send queue in order. So one queue of entries, oldest first,
+//! holds everything that was posted, and the successful completion of a signalled request retires
+//! its entry and all before it. An error stops retiring for good: what is left stays owned here
+//! until the queue pair is drained. Unsignalled requests therefore cost no completion, and
+//! providers that report them all the same change nothing.
+
+use super::mr::Mr;
+use super::rw::Transfer;
+use crate::bindings;
+use crate::kern::ring::Ring;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// At most this many requests go unsignalled in a row (P17).
+const SIGNAL_EVERY: u32 = 16;
+
+/// What a posted request needs until it is retired.
+pub(super) enum Owned {
+    /// The buffer of a message.
+    Message(u16),
+    /// A registration, which nobody waits for.
+    Registration(Arc<Mr>),
+    /// A local invalidation; somebody waits.
+    Invalidation(Arc<Mr>),
+    /// An RDMA transfer; somebody waits.
+    Transfer(Arc<Transfer>),
+}
+
+/// A posted request, or a chain of which only the last one completes.
+pub(super) struct Entry {
+    /// The completion object the last request named; compared, never followed.
+    pub(super) key: usize,
+    /// Requests in the chain.
+    pub(super) requests: u32,
+    /// What they need.
+    pub(super) owned: Owned,
+}
+
+/// The state of a send queue, under the queue pair's send lock.
+pub(super) struct SendQueue {
+    /// Nothing may be posted any more.
+    pub(super) closed: bool,
+    /// Tasks that use the raw queue pair outside the lock.
+    pub(super) users: u32,
+    /// Free work request slots of the hardware queue.
+    pub(super) room: u32,
+    /// Requests posted since the last signalled one.
+    unsignalled: u32,
+    /// Buffers not in use.
+    pub(super) free: KVec<u16>,
+    /// Buffers there are.
+    slots: usize,
+    /// What is posted, oldest first.
+    inflight: Ring<Entry>,
+    /// Registrations to go out in front of the next message.
+    pub(super) pending: Ring<Arc<Mr>>,
+    /// Where the chains are built: one request and piece per buffer, one per pending registration.
+    pub(super) messages: KVVec<bindings::ib_send_wr>,
+    pub(super) pieces: KVVec<bindings::ib_sge>,
+    pub(super) registrations: KVVec<bindings::ib_reg_wr>,
+}
+
+// SAFETY: The raw pointers inside are links between the arrays of this object and to objects the
+// queue pair owns; all is used under one lock.
+unsafe impl Send for SendQueue {}
+
+impl SendQueue {
+    /// An empty queue for `slots` buffers and `regions` memory regions over `room` requests.
+    pub(super) fn new(slots: u16, regions: usize, room: u32) -> Result<Self> {
+        let count = usize::from(slots);
+        let mut free = KVec::with_capacity(count, GFP_KERNEL)?;
+        for slot in (0..slots).rev() {
+            free.push(slot, GFP_KERNEL)?;
+        }
+        let mut messages = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut pieces = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            messages.push(bindings::ib_send_wr::default(), GFP_KERNEL)?;
+            pieces.push(bindings::ib_sge::default(), GFP_KERNEL)?;
+        }
+        let mut registrations = KVVec::with_capacity(regions, GFP_KERNEL)?;
+        for _ in 0..regions {
+            registrations.push(bindings::ib_reg_wr::default(), GFP_KERNEL)?;
+        }
+        Ok(Self {
+            closed: false,
+            users: 0,
+            room,
+            unsignalled: 0,
+            free,
+            slots: count,
+            inflight: Ring::with_capacity(usize::try_from(room)?)?,
+            pending: Ring::with_capacity(regions)?,
+            messages,
+            pieces,
+            registrations,
+        })
+    }
+
+    /// Whether the last of `requests` about to be posted asks for a completion.
+    pub(super) fn signal(&mut self, requests: u32) -> bool {
+        self.unsignalled = self.unsignalled.saturating_add(requests);
+        let due = self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
+        if due {
+            self.unsignalled = 0;
+        }
+        due
+    }
+
+    /// Notes that a signalled request outside [`signal`](Self::signal)'s count is posted.
+    pub(super) fn signalled(&mut self) {
+        self.unsignalled = 0;
+    }
+
+    /// Takes over what was posted.
+    pub(super) fn posted(&mut self, entry: Entry) {
+        self.room = self.room.saturating_sub(entry.requests);
+        // The ring is as large as the hardware queue, and `room` was checked.
+        if let Err(entry) = self.inflight.push(entry) {
+            // Losing track would free memory the device uses: keep it for ever instead.
+            pr_err!("send queue bookkeeping is full\n");
+            core::mem::forget(entry);
+        }
+    }
+
+    /// Retires everything up to the entry with this key.
+    pub(super) fn retire(&mut self, key: usize) {
+        if !self.inflight.iter().any(|entry| entry.key == key) {
+            return;
+        }
+        while let Some(entry) = self.inflight.pop() {
+            self.room = self.room.saturating_add(entry.requests);
+            match entry.owned {
+                Owned::Message(slot) => self.put_back(slot),
+                Owned::Registration(_) => {}
+                Owned::Invalidation(region) => region.invalidation_done(true),
+                Owned::Transfer(transfer) => transfer.done(0),
+            }
+            if entry.key == key {
+                break;
+            }
+        }
+    }
+
+    /// A request completed with an error: tells who waits for it. Its entry stays.
+    pub(super) fn failed(&self, key: usize, status: u32) {
+        for entry in self.inflight.iter().filter(|entry| entry.key == key) {
+            match &entry.owned {
+                Owned::Message(_) | Owned::Registration(_) => {}
+                Owned::Invalidation(region) => region.invalidation_done(false),
+                Owned::Transfer(transfer) => transfer.done(status),
+            }
+        }
+    }
+
+    /// Returns a buffer that is not posted.
+    pub(super) fn put_back(&mut self, slot: u16) {
+        // The capacity for all buffers is reserved, so this cannot fail.
+        let _ = self.free.push(slot, GFP_NOWAIT);
+    }
+
+    /// Messages posted and not retired.
+    pub(super) fn messages_inflight(&self) -> usize {
+        self.inflight.iter().filter(|entry| matches!(entry.owned, Owned::Message(_))).count()
+    }
+
+    /// Whether a request that names this region is not known to be finished.
+    pub(super) fn names(&self, region: &Arc<Mr>) -> bool {
+        self.inflight.iter().any(|entry| match &entry.owned {
+            Owned::Registration(other) | Owned::Invalidation(other) => Arc::ptr_eq(other, region),
+            Owned::Message(_) | Owned::Transfer(_) => false,
+        })
+    }
+
+    /// Gives up everything once the hardware queue is drained.
+    pub(super) fn take_all(&mut self) -> (Ring<Entry>, Ring<Arc<Mr>>) {
+        (
+            core::mem::replace(&mut self.inflight, Ring::empty()),
+            core::mem::replace(&mut self.pending, Ring::empty()),
+        )
+    }
+}
