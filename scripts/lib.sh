@@ -74,11 +74,10 @@ hash_of() {
 # A folder counts only once its stamp exists, so an interrupted run leaves nothing that is
 # trusted; the lock makes a second run wait for the first and then find the result.
 cached() {
-	local dir=$1 fn=$2 lock fd rc=0
+	local dir=$1 fn=$2 fd
 	shift 2
 	[ ! -e "$dir/.complete" ] || return 0
-	lock=$SMBD_CACHE/locks/$(basename "$dir").lock
-	exec {fd}>"$lock"
+	exec {fd}>"$SMBD_CACHE/locks/$(basename "$dir").lock"
 	if ! flock -n "$fd"; then
 		say "  waiting for another run that is making $(basename "$dir")"
 		flock "$fd"
@@ -86,11 +85,10 @@ cached() {
 	if [ ! -e "$dir/.complete" ]; then
 		$SUDO rm -rf --one-file-system "$dir"
 		mkdir -p "$dir"
-		"$fn" "$dir" "$@" || rc=$?
-		[ "$rc" -ne 0 ] || $SUDO touch "$dir/.complete"
+		"$fn" "$dir" "$@" # no "||": that would switch set -e off inside
+		$SUDO touch "$dir/.complete"
 	fi
 	exec {fd}>&-
-	return "$rc"
 }
 
 # need_room <MiB>: refuse before a long download rather than in the middle of it.

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The front end for people; "make help" tells what there is.  All work is done by scripts/, and
+# the module itself is built by the kernel's kbuild from Kbuild.
+
+SHELL := /bin/bash
+export KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T UPDATE V CC LLVM INSTALL_MOD_PATH
+ifeq ($(JOBS),)
+unexport JOBS
+endif
+# The scripts call make on their own terms.
+unexport MAKEFLAGS MFLAGS MAKELEVEL
+
+.PHONY: help all modules modules_install clean demo shell test check root kernel peers cache-clean
+.NOTPARALLEL:
+
+all: modules
+
+help:
+	@scripts/help.sh
+
+modules:
+	@scripts/modules.sh modules
+
+modules_install:
+	@scripts/modules.sh modules_install
+
+clean:
+	@scripts/modules.sh clean
+
+demo:
+	@scripts/demo.sh
+
+shell:
+	@scripts/shell.sh
+
+test:
+	@scripts/test.sh
+
+check:
+	@scripts/check.sh
+
+root kernel peers:
+	@scripts/$@.sh
+
+cache-clean:
+	@scripts/cache-clean.sh

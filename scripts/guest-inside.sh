@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The part of guest.sh that runs inside the build root: file servers and emulator.
+#	guest-inside.sh run-folder bound interactive [qemu options...]
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+run=$1 bound=$2 interactive=$3
+shift 3
+# shellcheck source=/dev/null
+. "$run/env"
+
+# An accelerator that is asked for must be there; the emulator's own message would not say how.
+check_accel() {
+	qemu-system-x86_64 -accel help | grep -qx "${ACCEL%%,*}" ||
+		die "this QEMU has no accelerator '${ACCEL%%,*}'; ACCEL=tcg always works"
+	[ "${ACCEL%%,*}" != kvm ] || [ -w /dev/kvm ] ||
+		die "ACCEL=kvm was asked for, but /dev/kvm is missing or not writable; ACCEL=tcg always works"
+}
+
+# share <name> <folder> <virtiofsd options...>: serve a folder to the guest.
+share() {
+	local sock=$tmp/$1.sock dir=$2
+	shift 2
+	/usr/libexec/virtiofsd --socket-path="$sock" --shared-dir="$dir" --sandbox=none "$@" \
+		>>"$run/virtiofsd.log" 2>&1 &
+	pids+=($!)
+	for _ in {1..100}; do
+		[ ! -S "$sock" ] || return 0
+		sleep 0.05
+	done
+	die "virtiofsd did not start" "$run/virtiofsd.log"
+}
+
+cleanup() {
+	[ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+	rm -rf "$tmp"
+}
+
+check_accel
+mkdir -p /usr/lib/modules /etc/ksmbd # mount points: the guest sees this tree read-only
+pids=()
+tmp=$(mktemp -d /tmp/smbd.XXXXXX) # a socket's path must be short
+trap cleanup EXIT
+share root / --readonly --cache=always
+share run "$run" --cache=never
+
+accel=$ACCEL
+[ "$ACCEL" != tcg ] || accel=tcg,thread=multi
+mem=${GUEST_MEM:-3072}
+console=(-serial "file:$run/console" -monitor none)
+limit=(timeout -k 10 "$bound")
+if [ "$interactive" -eq 1 ]; then
+	console=(-serial mon:stdio)
+	limit=()
+fi
+rc=0
+"${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
+	-accel "$accel" -cpu max -smp "${GUEST_CPUS:-2}" -m "$mem" \
+	-object "memory-backend-memfd,id=mem,size=${mem}M,share=on" -numa node,memdev=mem \
+	-chardev "socket,id=root,path=$tmp/root.sock" -device vhost-user-fs-pci,chardev=root,tag=smbdroot \
+	-chardev "socket,id=run,path=$tmp/run.sock" -device vhost-user-fs-pci,chardev=run,tag=smbdrun \
+	-device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz" \
+	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run mitigations=off panic=-1 loglevel=5" \
+	"$@" || rc=$?
+
+[ "$interactive" -eq 0 ] || exit 0
+if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+	say "error: the guest did not finish within $bound s"
+	exit 124
+fi
+if [ ! -s "$run/status" ]; then
+	say "error: the guest died before its job ended (emulator status $rc); see $run/console"
+	exit 125
+fi
+exit "$(<"$run/status")"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+set -euo pipefail
+cat <<'HELP'
+smbdirect-rs: SMB Direct (SMB3 over RDMA) as a Linux kernel module in Rust.
+
+Targets
+  demo             from nothing to a file system over our module at both ends, in a virtual
+                   machine with a stock Debian kernel; ends in "demo: PASS"
+  test             every test; T=pattern runs a subset; ends in "N passed, N failed, N skipped"
+  check            format, lints, layering, documentation, script and C style
+  shell            an interactive guest with the share mounted on /mnt/a
+  modules          build smbdirect.ko (the default target)
+  modules_install  install it for the kernel of KDIR (needs root), under updates/
+  clean            remove what the build left in this folder
+  root kernel peers  make one stage of the cache and print its folder
+  cache-clean      remove the cached stages that this clone does not use now
+
+Variables
+  KVER=7.2         kernel series of the guest; default: the newest that Debian's backports carry
+  KDIR=folder      build against this prepared kernel tree instead of the cached one, with the
+                   host's own tools; it needs CONFIG_RUST and release 7.2 or later
+  TRANSPORT=c      demo, shell: run the kernel's own C module instead of ours, as control
+  T=pattern        test: only tests whose name matches this shell pattern, e.g. T='guest/*/sizes*'
+  UPDATE=1         ask the package archive for a newer kernel instead of using the cached one
+  MIRROR=url       Debian package mirror; default: the one the host's apt uses
+  ACCEL=kvm        QEMU accelerator; default tcg, which works everywhere
+  SMBD_CACHE=folder  where root, kernels and results live; default: the user's cache folder
+  JOBS=n           parallel compiler jobs; default: all cores
+
+A real machine: make modules KDIR=/lib/modules/$(uname -r)/build; sudo make modules_install KDIR=...;
+sudo modprobe smbdirect; sudo mount -t cifs //server/share /mnt -o rdma,...   See README.md.
+HELP

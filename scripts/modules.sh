@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Build, install or clean smbdirect.ko:	modules.sh modules|modules_install|clean
+#
+# Without KDIR it is built inside the build root against the cached kernel, in a folder of the
+# cache that belongs to this clone and that kernel, so that kernels never see each other's
+# objects; a copy lands in the clone.  With KDIR it is plain kbuild: the host's tools, in the clone.
+# Prints the path of the module that "modules" built.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=scripts/kmake.sh
+. "$TOP/scripts/kmake.sh"
+
+host_kbuild() {
+	local args=(-C "$KDIR" M="$TOP" -j"$JOBS")
+	[ -z "${CC:-}" ] || args+=(CC="$CC")
+	# A kernel built by clang needs its modules built by clang.
+	! grep -q '^CONFIG_CC_IS_CLANG=y' "$KDIR/include/config/auto.conf" || args+=("LLVM=${LLVM:-1}")
+	[ -z "${INSTALL_MOD_PATH:-}" ] || args+=(INSTALL_MOD_PATH="$INSTALL_MOD_PATH")
+	make "${args[@]}" "$@"
+}
+
+build_cached() {
+	kmake "$KERNEL/build" "$RELEASE" M="$TOP" MO="$out" "$@" modules
+	"$TOP/scripts/enter-root.sh" strip --strip-debug -o "$out/guest/smbdirect.ko" "$out/smbdirect.ko"
+}
+
+# out_folder: where this clone's objects for the cached kernel go.
+out_folder() {
+	ROOT=$("$TOP/scripts/root.sh")
+	KERNEL=$("$TOP/scripts/kernel.sh")
+	export ROOT
+	RELEASE=$(<"$KERNEL/release")
+	out=$SMBD_CACHE/build/$(hash_of "$TOP")/$(basename "$KERNEL")
+	mkdir -p "$out/guest"
+}
+
+cached_modules() {
+	local fd
+	out_folder
+	exec {fd}>"$SMBD_CACHE/locks/build-$(hash_of "$out").lock"
+	flock "$fd"
+	step "smbdirect.ko for $RELEASE" build_cached
+	if ! cmp -s "$out/smbdirect.ko" "$TOP/smbdirect.ko"; then
+		cp "$out/smbdirect.ko" "$TOP/.smbdirect.$$.tmp"
+		mv "$TOP/.smbdirect.$$.tmp" "$TOP/smbdirect.ko"
+	fi
+	exec {fd}>&-
+	printf '%s\n' "$out/guest/smbdirect.ko"
+}
+
+case $1 in
+modules)
+	if [ -n "$KDIR" ]; then
+		"$TOP/scripts/kdir-check.sh" "$KDIR"
+		step "smbdirect.ko for $(cat "$KDIR/include/config/kernel.release")" host_kbuild modules
+		printf '%s\n' "$TOP/smbdirect.ko"
+	else
+		cached_modules
+	fi
+	;;
+modules_install)
+	[ -n "$KDIR" ] || die "modules_install needs KDIR=, the prepared tree of the kernel to install for"
+	[ -e "$TOP/smbdirect.ko" ] || die "there is no smbdirect.ko yet; run 'make modules KDIR=$KDIR' first"
+	[ -n "${INSTALL_MOD_PATH:-}" ] || [ "$(id -u)" -eq 0 ] || die "installing under /lib/modules needs root: sudo make modules_install KDIR=$KDIR"
+	step "install smbdirect.ko" host_kbuild modules_install
+	;;
+clean)
+	cd "$TOP"
+	find rust include \( -name '*.o' -o -name '.*.cmd' -o -name '.*.d' -o -name '*_generated.rs*' \) -delete
+	rm -rf ./*.ko ./*.o ./*.mod ./*.mod.c .*.cmd .*.tmp .tmp_* modules.order Module.symvers .module-common.o \
+		"$SMBD_CACHE/build/$(hash_of "$TOP")"
+	;;
+*) die "modules.sh: $1 is none of modules, modules_install, clean" ;;
+esac
