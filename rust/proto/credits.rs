@@ -244,7 +244,7 @@ impl Credits {
         self.send = self.send.saturating_add(1);
         self.count = self.count.saturating_sub(u32::from(granted));
         self.available = self.available.saturating_add(u32::from(granted));
-        // The grant may have been the due one.
+        // The grant may have been the due one. If not, a credit-only message too many does no harm.
         self.payload_seen |= granted > 0;
     }
 
@@ -293,6 +293,9 @@ impl Credits {
     }
 
     fn grant(&mut self, granted: u16) {
+        if granted == 0 {
+            return;
+        }
         let granted = u32::from(granted);
         self.available = self.available.saturating_sub(granted);
         self.count = self.count.saturating_add(granted);
