@@ -39,7 +39,6 @@ cleanup() {
 }
 
 check_accel
-mkdir -p /usr/lib/modules /etc/ksmbd # mount points: the guest sees this tree read-only
 pids=()
 tmp=$(mktemp -d /tmp/smbd.XXXXXX) # a socket's path must be short
 trap cleanup EXIT

@@ -10,6 +10,8 @@
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=scripts/kmake.sh
+. "$TOP/scripts/kmake.sh"
 
 case "$KVER" in
 '' | 7.[2-9] | 7.[1-9][0-9] | [89].*) ;;
@@ -89,8 +91,6 @@ unpack() {
 
 # prepare <dir>: what the headers package lacks, the Rust support tree foremost.
 prepare() {
-	# shellcheck source=scripts/kmake.sh
-	. "$TOP/scripts/kmake.sh"
 	kmake "$1/build" "$RELEASE" -s olddefconfig modules_prepare
 	grep -q '^CONFIG_RUST=y' "$1/build/include/config/auto.conf" || die "the prepared kernel $RELEASE has no Rust support; is the toolchain of the build root complete?"
 	printf '%s\n' "$RELEASE" >"$1/release"
@@ -107,7 +107,7 @@ if [ ! -s "$known" ] || [ -n "${UPDATE:-}" ]; then
 	step "find the ${KVER:-newest} kernel" discover
 fi
 read -r SERIES RELEASE <"$known"
-key=$(hash_of "$ROOT/toolchain" "$TOP/scripts/kernel.sh" "$TOP/scripts/kmake.sh")
+key=$(hash_of "$ROOT/toolchain" "$(declare -f fetch unpack prepare kmake)")
 dir=$SMBD_CACHE/kernel/$RELEASE-$key
 cached "$dir" make_kernel
 printf '%s\n' "$dir"

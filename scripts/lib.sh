@@ -20,8 +20,9 @@ export TOP SMBD_CACHE SMBD_SUITE KVER TRANSPORT ACCEL JOBS MIRROR KDIR
 SUDO=
 [ "$(id -u)" -eq 0 ] || SUDO=sudo
 
-# die <sentence> [log]: the one way to fail.
+# die <sentence> [log]: the one way to fail.  Inside a step the sentence becomes the step's reason.
 die() {
+	[ -z "${STEP_LOG:-}" ] || printf 'error: %s\n' "$1" >"$STEP_LOG.why"
 	printf 'error: %s\n' "$1" >&2
 	[ $# -lt 2 ] || printf '  log: %s\n' "$2" >&2
 	exit 1
@@ -47,15 +48,13 @@ step() {
 	log=$(mktemp "$SMBD_CACHE/logs/$(date +%m%d-%H%M%S)-${name//[^a-zA-Z0-9.]/_}.XXXX.log")
 	start=$SECONDS
 	printf '  %s ' "$name" >&2
-	# shellcheck disable=SC2034 # STEP_LOG is for the command: where its output goes
-	(STEP_LOG=$log; set -e; "$@") >"$log" 2>&1 </dev/null &
+	(export STEP_LOG=$log; set -e; "$@") >"$log" 2>&1 </dev/null &
 	pid=$!
 	dots "$pid"
 	wait "$pid" || rc=$?
 	if [ "$rc" -ne 0 ]; then
 		printf 'FAILED\n' >&2
-		# A command that knew the reason said it with die.
-		grep -a '^error: ' "$log" >&2 || printf 'error: the step "%s" failed (exit %d)\n' "$name" "$rc" >&2
+		cat "$log.why" 2>/dev/null >&2 || printf 'error: the step "%s" failed (exit %d)\n' "$name" "$rc" >&2
 		printf '  log: %s\n' "$log" >&2
 		return "$rc"
 	fi

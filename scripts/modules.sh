@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Build, install or clean smbdirect.ko:	modules.sh modules|modules_install|clean
+# Build, check, install or clean smbdirect.ko:	modules.sh modules|clippy|rustdoc|modules_install|clean
 #
 # Without KDIR it is built inside the build root against the cached kernel, in a folder of the
 # cache that belongs to this clone and that kernel, so that kernels never see each other's
@@ -19,12 +19,19 @@ host_kbuild() {
 	# A kernel built by clang needs its modules built by clang.
 	! grep -q '^CONFIG_CC_IS_CLANG=y' "$KDIR/include/config/auto.conf" || args+=("LLVM=${LLVM:-1}")
 	[ -z "${INSTALL_MOD_PATH:-}" ] || args+=(INSTALL_MOD_PATH="$INSTALL_MOD_PATH")
-	make "${args[@]}" "$@"
+	make "${args[@]}" "$@" || does_not_compile
 }
 
 build_cached() {
-	kmake "$KERNEL/build" "$RELEASE" M="$TOP" MO="$out" "$@" modules
+	kmake "$KERNEL/build" "$RELEASE" M="$TOP" MO="$out" modules || does_not_compile
 	"$TOP/scripts/enter-root.sh" strip --strip-debug -o "$out/guest/smbdirect.ko" "$out/smbdirect.ko"
+}
+
+# does_not_compile: name the first error; the log has them all.
+does_not_compile() {
+	local first
+	first=$(grep -aE -m1 -A1 '^(ERROR|error)|: (fatal )?error' "$STEP_LOG" | paste -sd' ')
+	die "smbdirect.ko does not build: ${first:-see the log}"
 }
 
 # out_folder: where this clone's objects for the cached kernel go.
@@ -51,7 +58,34 @@ cached_modules() {
 	printf '%s\n' "$out/guest/smbdirect.ko"
 }
 
+# clippy: a build in a folder of its own with clippy in the compiler's place.  Only what is compiled
+# is looked at, so the crate is always compiled anew.  Crate-wide items need documentation, too:
+# missing_docs sees none of them, since a module exports nothing in Rust's sense.
+clippy() {
+	local dir=$out/clippy
+	mkdir -p "$dir/rust"
+	rm -f "$dir/rust/smbdirect_main.o"
+	cp "$KERNEL/build/.clippy.toml" "$dir/"
+	echo 'missing-docs-in-crate-items = true' >>"$dir/.clippy.toml"
+	kmake "$KERNEL/build" "$RELEASE" M="$TOP" MO="$dir" CLIPPY=1 CLIPPY_CONF_DIR="$dir" \
+		KRUSTFLAGS="-Wclippy::missing_docs_in_private_items" modules
+}
+
+# rustdoc: with the very options of the compiler, taken from kbuild's own record of the last build.
+rustdoc() {
+	local cmd
+	cmd=$(sed -n 's/^savedcmd_[^ ]* := //p' "$out/clippy/rust/.smbdirect_main.o.cmd" | head -n1)
+	cmd=$(sed -E -e 's/ (rustc|clippy-driver) / rustdoc /' -e 's/ --crate-type rlib//' -e 's/ --out-dir [^ ]*//' \
+		-e 's/ --emit=[^ ]*//g' -e 's/;.*//' <<<"$cmd")
+	(cd "$out/clippy" && "$TOP/scripts/enter-root.sh" SMBD_OBJ="$out/clippy" bash -c \
+		"$cmd -Dwarnings --document-private-items --crate-name smbdirect -Zunstable-options --output '$out/doc'")
+}
+
 case $1 in
+clippy | rustdoc)
+	out_folder
+	$1
+	;;
 modules)
 	if [ -n "$KDIR" ]; then
 		"$TOP/scripts/kdir-check.sh" "$KDIR"

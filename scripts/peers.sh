@@ -41,7 +41,7 @@ make_peers() {
 	rm -rf "$dir/work"
 }
 
-key=$(hash_of "$(basename "$KERNEL")" "$TOP/scripts/peers.sh")
+key=$(hash_of "$(basename "$KERNEL")" "$FLAGS" "$(declare -f peer make_peers)")
 dir=$SMBD_CACHE/peers/$RELEASE-$key
 cached "$dir" make_peers
 printf '%s\n' "$dir"

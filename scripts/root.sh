@@ -56,7 +56,7 @@ bootstrap() {
 		--aptopt='Acquire::Retries "3"' --include="$(packages)" \
 		"$SMBD_SUITE" "$dir/fs" "${sources[@]}" || explain_bootstrap "$m"
 	# The guest mounts this tree read-only: places where it will put something must exist.
-	$SUDO mkdir -p "$dir"/fs/{mnt/a,mnt/b,mnt/c,srv/share,run/ksmbd,etc/ksmbd}
+	$SUDO mkdir -p "$dir"/fs/{etc/ksmbd,usr/lib/modules}
 	$SUDO chroot "$dir/fs" dpkg-query -W rustc gcc-14 bindgen libclang1-19 binutils dwarves >"$dir/toolchain"
 }
 
@@ -76,7 +76,7 @@ make_root() {
 }
 
 host_packages
-key=$(hash_of "$SMBD_SUITE" "$TOP/scripts/packages.list" "$TOP/scripts/root.sh")
+key=$(hash_of "$SMBD_SUITE" "$(packages)" "$(declare -f bootstrap)")
 dir=$SMBD_CACHE/root/$SMBD_SUITE-$key
 cached "$dir" make_root
 printf '%s\n' "$dir"

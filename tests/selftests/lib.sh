@@ -52,7 +52,7 @@ insert() {
 # load_modules: the module under test, then its users.
 load_modules() {
 	if [ -e /sys/module/smbdirect ]; then
-		why "a smbdirect module is already loaded ($(</sys/module/smbdirect/srcversion)); unload it first"
+		why "a smbdirect module is already loaded (from the kernel, or left over); unload it first"
 		return 1
 	fi
 	insert "$SMBDIRECT_KO" && insert "$PEERS/ksmbd.ko" && insert "$PEERS/cifs.ko"
@@ -168,7 +168,7 @@ smb_mount() {
 smb_umount() { try 60 umount "${1:-$MNT}"; }
 
 # debug_block: the SMB Direct block of DebugData.
-debug_block() { sed -n '/SMBDirect\|SMB Direct\|smbdirect/,/^$/p' /proc/fs/cifs/DebugData; }
+debug_block() { sed -n '/^SMBDirect protocol/,/^MR mr_ready/p' /proc/fs/cifs/DebugData; }
 
 # over_rdma: is the mount really on RDMA?  Both the mount table and the transport must say so.
 over_rdma() {

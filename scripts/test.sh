@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Every test: on the host, of the scripts, in guests.  T=pattern picks some by name.
+# Results are lines "pass|fail|skip <name> [reason]" in one file; the summary is made from it.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=scripts/results.sh
+. "$TOP/scripts/results.sh"
+# shellcheck source=scripts/test-guest.sh
+. "$TOP/scripts/test-guest.sh"
+
+KDIR=
+PATTERN=${T:-*}
+WORK=$SMBD_CACHE/run/test-$(date +%m%d-%H%M%S)-$$
+RESULTS=$WORK/results
+mkdir -p "$WORK"
+: >"$RESULTS"
+
+# host_tests: cargo in the build root, whose compiler is the only one a user is sure to have.
+host_tests() {
+	local log=$WORK/host.log rc=0
+	[ -e "$TOP/tests/host/Cargo.toml" ] || return 0
+	suite_wanted host || return 0
+	begin host
+	(cd "$TOP/tests/host" && timeout -k 10 1200 "$TOP/scripts/enter-root.sh" \
+		CARGO_TARGET_DIR="$SMBD_CACHE/target/$(hash_of "$TOP")" cargo test --no-fail-fast) >"$log" 2>&1 </dev/null || rc=$?
+	cargo_results "$log" >"$WORK/host.results"
+	# A build that fails runs no test and must not pass for an empty suite.
+	[ "$rc" -eq 0 ] || grep -q '^fail' "$WORK/host.results" ||
+		echo "fail host/build cargo test ended with $rc: $(grep -m1 -E '^error' "$log") ($log)" >>"$WORK/host.results"
+	take "$WORK/host.results"
+	finish
+}
+
+# script_tests: each program in tests/scripts speaks KTAP.
+script_tests() {
+	local t name
+	for t in "$TOP"/tests/scripts/*.sh; do
+		name=$(basename "$t" .sh)
+		[ -x "$t" ] || continue
+		suite_wanted "scripts/$name" || continue
+		begin "scripts/$name"
+		timeout -k 10 600 "$t" >"$WORK/$name.out" 2>"$WORK/$name.err" </dev/null || true
+		ktap_results "scripts/$name" "$WORK/$name.out" >"$WORK/$name.results"
+		[ -s "$WORK/$name.results" ] || echo "fail scripts/$name no result ($WORK/$name.err)" >"$WORK/$name.results"
+		take "$WORK/$name.results"
+		finish
+	done
+}
+
+say "tests, results in $WORK"
+host_tests
+script_tests
+guest_tests
+summary

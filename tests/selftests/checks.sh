@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash disable=SC2086
+#
+# What is checked on a mount.  Each function returns non-zero with the reason in $WHY.
+# Sourced by run.sh after lib.sh.
+
+# The sizes at which something changes: nothing, one fragment's payload, one message, the
+# offload threshold, a page list, the largest inline message, one and several registrations.
+SIZES="0 1 1340 1364 4096 65536 173910 1048576 8388608 9437184"
+
+# random_pool: 9 MiB and a bit of random bytes that all files are cut from.
+random_pool() { [ -s /tmp/pool ] || head -c 9437185 /dev/urandom >/tmp/pool; }
+
+sum() { sha256sum <"$1" | cut -d' ' -f1; }
+
+# one_size <n>: a file of n bytes goes in, is right at the server, and comes back.
+one_size() {
+	head -c "$1" /tmp/pool >/tmp/want
+	try 60 dd if=/tmp/want of=$MNT/f bs=4M iflag=fullblock status=none || return
+	cmp -s /tmp/want $SHARE/f || why "size $1: the server holds something else" || return
+	try 60 dd if=$MNT/f of=/tmp/got bs=4M iflag=fullblock status=none || return
+	cmp -s /tmp/want /tmp/got || why "size $1: came back different" || return
+	rm $MNT/f || why "size $1: cannot be removed"
+}
+
+# sizes: each of SIZES and one byte less and more.
+check_sizes() {
+	local n d
+	random_pool
+	for n in $SIZES; do
+		for d in -1 0 1; do
+			[ $((n + d)) -ge 0 ] || continue
+			one_size $((n + d)) || return
+		done
+	done
+}
+
+# tree: many small files, renamed and deleted.
+check_tree() {
+	mkdir -p /tmp/small
+	cp /usr/include/*.h /tmp/small/
+	cp -r /tmp/small $MNT/tree || why "copying a tree in failed" || return
+	diff -r /tmp/small $MNT/tree || why "the tree reads back different" || return
+	mv $MNT/tree $MNT/moved && mv $MNT/moved/stdio.h $MNT/moved/renamed.h || why "rename failed" || return
+	cmp -s /usr/include/stdio.h $SHARE/moved/renamed.h || why "the renamed file is not what it was" || return
+	rm -r $MNT/moved && [ -z "$(ls -A $SHARE)" ] || why "delete failed"
+}
+
+# listing: ls -l of 2,000 entries.
+check_listing() {
+	local n
+	mkdir $SHARE/many && (cd $SHARE/many && seq -f 'entry-%04g-with-a-name-of-some-length' 2000 | xargs touch)
+	n=$(timeout 120 ls -l $MNT/many | grep -c entry-) || why "ls -l failed" || return
+	[ "$n" -eq 2000 ] || why "ls -l shows $n of 2000 entries" || return
+	rm -r $SHARE/many
+}
+
+# fio: eight parallel writers and readers; every block carries its own checksum.
+check_fio() {
+	local log=$RUN/fio.log
+	mkdir -p $MNT/fio
+	timeout -k 5 240 fio --name=verify --directory=$MNT/fio --numjobs=8 --rw=randwrite --size="${FIO_SIZE:-2m}" \
+		--bsrange=4k-512k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--group_reporting --output="$log" || why "fio: $(grep -m1 -iE 'verify|err' "$log" || echo "status $?")" || return
+	timeout -k 5 240 fio --name=mixed --directory=$MNT/fio --numjobs=8 --rw=randrw --size="${FIO_SIZE:-2m}" \
+		--bs=4k --io_size=256k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 \
+		--group_reporting --output="$log" || why "fio mixed: $(grep -m1 -iE 'verify|err' "$log" || echo "status $?")" || return
+	rm -r $MNT/fio
+}
+
+# rdma: the mount is what it claims to be, and bytes went through the RDMA device.
+check_rdma() { over_rdma && [ "$(rdma_sends)" -gt 0 ] || why "the RDMA device counts no sends"; }
+
+# rdma_sends: siw keeps no counters that are worth reading; being CONNECTED has to do there.
+rdma_sends() {
+	if [ "$TOPOLOGY" = C ]; then echo 1; else cat "/sys/class/infiniband/$(rdma_name)/ports/1/hw_counters/rdma_sends"; fi
+}
+
+# channels: a multichannel mount really has two RDMA channels.
+check_channels() {
+	local n
+	wait_for 30 two_channels || { n=$(rdma_channels); why "$n RDMA channels instead of 2"; }
+}
+
+rdma_channels() { grep -c 'transport status: CONNECTED' /proc/fs/cifs/DebugData; }
+two_channels() { [ "$(rdma_channels)" -ge 2 ]; }
+
+# already-loaded: another smbdirect in the way is told as such, and then it is still there.
+test_already_loaded() {
+	insert "$PEERS/c/smbdirect.ko" || return
+	! load_modules || why "a second smbdirect was loaded beside the first" || return
+	[[ $WHY == *"already loaded"* ]] || why "the reason given was: $WHY" || return
+	unload_modules && topology_down
+}
+
+# sealed, signed: what the session says of itself.
+check_sealed() { grep -qi 'encrypted' /proc/fs/cifs/DebugData || why "the session is not encrypted"; }
+check_signed() { grep -qiE 'signed|SecMode: 0x3|Req On Wire' /proc/fs/cifs/DebugData || why "the session is not signed"; }

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# The tests, by group; one guest boot runs one group.  A cell is one mount with its options; its
+# name is the first part of the names of its checks.  Sourced by run.sh and, to list the names, by
+# the host.
+#	cell <name> <topology> <dialect> <mount options> <checks...>
+#	rounds <n>	load, mount, I/O, unmount, unload, n times
+#	other <name>	a test of its own, test_<name>
+
+group_A() {
+	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio
+	cell 3.0.2 A 3.0.2 "" rdma sizes
+	cell 3.0 A 3.0 "" rdma sizes fio
+	cell 3.1.1-sign A 3.1.1 sign rdma sizes fio
+	cell 3.1.1-seal A 3.1.1 seal rdma sizes fio
+	cell 3.0-seal A 3.0 seal rdma sizes
+	cell 3.0-sign A 3.0 sign rdma sizes
+	cell 3.1.1-channels A 3.1.1 multichannel,max_channels=2 rdma channels sizes fio
+}
+
+group_B() {
+	cell 3.1.1 B 3.1.1 "" rdma listing sizes tree fio
+	cell 3.0-seal B 3.0 seal rdma sizes
+	cell 3.0.2-sign B 3.0.2 sign rdma sizes
+}
+
+group_C() {
+	cell 3.1.1 C 3.1.1 "" rdma listing sizes tree fio
+	cell 3.0 C 3.0 "" rdma sizes
+	cell 3.1.1-seal C 3.1.1 seal rdma sizes
+	cell 3.0.2-channels C 3.0.2 multichannel,max_channels=2 rdma channels sizes
+}
+
+group_E() {
+	cell 3.1.1 E 3.1.1 "" rdma listing sizes tree fio
+	cell 3.0 E 3.0 "" rdma sizes
+	cell 3.0.2-sign E 3.0.2 sign rdma sizes
+	cell 3.1.1-channels E 3.1.1 multichannel,max_channels=2 rdma channels sizes
+}
+
+# Loading and unloading: the module that is in the way is named; twenty rounds of everything.
+group_modules() {
+	other already-loaded
+	rounds 20
+}
+
+# What a second kernel series has to show.
+group_smoke() {
+	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree
+	cell 3.0-seal A 3.0 seal rdma sizes
+	cell siw C 3.1.1 "" rdma sizes
+	rounds 3
+}

@@ -1,0 +1,154 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Run one group of guest tests:	run.sh <group> [pattern]		(in the guest, as root)
+# or name its tests:		LIST=1 run.sh <group>		(anywhere)
+# The output is KTAP.  A reason follows a failed test's name after " # ".
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/selftests/lib.sh
+. "$here/lib.sh"
+# shellcheck source=tests/selftests/checks.sh
+. "$here/checks.sh"
+# shellcheck source=tests/selftests/groups.sh
+. "$here/groups.sh"
+group=$1 pattern=${2:-*}
+
+# wanted <name>
+# shellcheck disable=SC2053 # the right side is a pattern
+wanted() { [[ $1 == $pattern ]]; }
+
+# report <name> <status>: one KTAP line.
+report() {
+	if [ "$2" -eq 0 ]; then
+		ktap_test_pass "$1"
+	else
+		ktap_test_fail "$1 # ${WHY:-no reason known}"
+	fi
+}
+
+# names <cell> <checks...>: every cell also mounts, unmounts, unloads and keeps the log clean.
+names() {
+	local c=$1 k
+	shift
+	for k in mount "$@" unmount unload log; do echo "$c/$k"; done
+}
+
+cell() {
+	local name=$1 topology=$2 dialect=$3 options=$4 n
+	shift 4
+	for n in $(names "$name" "$@"); do
+		# A cell is run whole as soon as one of its tests is wanted.
+		! wanted "$n" || { CELLS+=("run_cell $name $topology $dialect '$options' $*"); return; }
+	done
+}
+
+other() { ! wanted "$1" || CELLS+=("run_other $1"); }
+
+rounds() { ! wanted "rounds/$1" || CELLS+=("run_rounds $1"); }
+
+list() {
+	cell() { local n=$1; shift 4; names "$n" "$@"; }
+	rounds() { echo "rounds/$1"; }
+	other() { echo "$1"; }
+	"group_$group"
+}
+
+# bounded <seconds> <function...>: run in this shell's place but not for ever.  A check that does
+# not come back is reported with what the kernel's tasks are waiting for, and ends the group.
+bounded() {
+	local t=$1 rc=0 pid f
+	shift
+	f=$(mktemp)
+	("$@" >&2 || { rc=$?; echo "$WHY" >"$f"; exit "$rc"; }) &
+	pid=$!
+	(sleep "$t" && echo w >/proc/sysrq-trigger && echo "no end within $t s" >"$f" && kill -9 $pid) &
+	local dog=$!
+	wait $pid 2>/dev/null || rc=$?
+	kill $dog 2>/dev/null
+	wait $dog 2>/dev/null
+	WHY=$(tail -n1 "$f")
+	rm -f "$f"
+	return "$rc"
+}
+
+set_up() {
+	topology_up "$TOPOLOGY" && load_modules && server_start && smb_mount "$OPTIONS"
+}
+
+# after_failure: get everything out of the way so that the next cell has a chance.
+after_failure() {
+	umount -l $MNT 2>/dev/null
+	ksmbd.control --shutdown >/dev/null 2>&1
+	pkill ksmbd.mountd
+	sleep 1
+	unload_modules >/dev/null 2>&1
+	topology_down >/dev/null 2>&1
+}
+
+# one <test> <command...>: run and report; after a failed one the rest of the cell is not run.
+one() {
+	local name=$1
+	shift
+	if [ -n "$BROKEN" ]; then
+		WHY="not run: $BROKEN failed"
+		report "$name" 1
+		return
+	fi
+	WHY=
+	if "$@"; then report "$name" 0; else report "$name" 1; BROKEN=${name#*/}; fi
+}
+
+run_cell() {
+	local name=$1 k
+	TOPOLOGY=$2 DIALECT=$3 OPTIONS=$4
+	shift 4
+	echo "# cell $name: topology $TOPOLOGY, vers=$DIALECT${OPTIONS:+,$OPTIONS}"
+	log_mark
+	one "$name/mount" set_up
+	for k in "$@"; do
+		one "$name/$k" bounded 400 "check_$k"
+	done
+	one "$name/unmount" smb_umount
+	one "$name/unload" take_down
+	[ -z "$BROKEN" ] || after_failure
+	BROKEN=
+	log_clean
+	report "$name/log" $?
+}
+
+take_down() { server_stop && unload_modules && topology_down; }
+
+# run_rounds <n>: load, mount, I/O, unmount, unload, again and again.
+run_rounds() {
+	local i
+	TOPOLOGY=A DIALECT=3.1.1 OPTIONS=
+	log_mark
+	random_pool
+	for ((i = 1; i <= $1; i++)); do
+		echo "# round $i"
+		set_up && one_size 1048577 && one_size 65536 && smb_umount && take_down || break
+	done
+	[ "$i" -gt "$1" ] && log_clean || { WHY="round $i: $WHY"; after_failure; false; }
+	report "rounds/$1" $?
+}
+
+run_other() {
+	log_mark
+	bounded 300 "test_${1//-/_}" && log_clean
+	report "$1" $?
+}
+
+CELLS=() BROKEN=
+if [ -n "${LIST:-}" ]; then
+	list
+	exit
+fi
+"group_$group"
+# shellcheck source=/dev/null
+. "$KERNEL/build/tools/testing/selftests/kselftest/ktap_helpers.sh"
+ktap_print_header
+for c in "${CELLS[@]}"; do eval "$c"; done
+KSFT_NUM_TESTS=$((KTAP_CNT_PASS + KTAP_CNT_FAIL))
+echo "1..$KSFT_NUM_TESTS"
+ktap_finished
