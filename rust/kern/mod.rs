@@ -5,6 +5,7 @@
 pub(crate) mod errno;
 pub(crate) mod irq_lock;
 pub(crate) mod noio;
+pub(crate) mod published;
 pub(crate) mod ring;
 pub(crate) mod time;
 pub(crate) mod wait;

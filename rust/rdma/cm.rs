@@ -10,12 +10,13 @@
 
 use super::device::{HoldsDevice, Limits, Link, Port};
 use crate::bindings;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ptr::NonNull;
 use kernel::error::to_result;
 use kernel::ffi::{c_int, c_void};
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Atomic, Release};
 use kernel::sync::Arc;
 
 /// What happened to an id. The connection request, which brings a new id, is not here.
@@ -154,6 +155,30 @@ impl ConnectParams<'_> {
     }
 }
 
+/// A network namespace that a caller lends.
+pub(crate) struct Net<'a>(*mut bindings::net, PhantomData<&'a ()>);
+
+impl Net<'_> {
+    /// # Safety
+    ///
+    /// * `raw` is a network namespace that is alive during `'a`.
+    pub(crate) unsafe fn new(raw: *mut bindings::net) -> Self {
+        Self(raw, PhantomData)
+    }
+}
+
+/// A socket address that a caller lends.
+pub(crate) struct Address<'a>(*const bindings::sockaddr, PhantomData<&'a ()>);
+
+impl Address<'_> {
+    /// # Safety
+    ///
+    /// * `raw` is valid during `'a` for reads of the length its family has.
+    pub(crate) unsafe fn new(raw: *const bindings::sockaddr) -> Self {
+        Self(raw, PhantomData)
+    }
+}
+
 /// A connection manager id, destroyed on drop (process context, never in its own handler).
 ///
 /// # Invariants
@@ -161,8 +186,8 @@ impl ConnectParams<'_> {
 /// `raw` is a valid id which only the drop destroys; its context is this object.
 pub(crate) struct CmId<C: Handler> {
     raw: NonNull<bindings::rdma_cm_id>,
-    live: Atomic<i32>,
-    owner: Arc<C>,
+    /// Who hears of events; taken away by [`silence`](Self::silence). Under the handler mutex.
+    owner: UnsafeCell<Option<Arc<C>>>,
 }
 
 // SAFETY: Ids may be used from any task; the connection manager has its own locks.
@@ -179,18 +204,11 @@ impl<C: Handler> CmId<C> {
     /// # Errors
     ///
     /// `-ENOMEM`, or what the connection manager says.
-    ///
-    /// # Safety
-    ///
-    /// * `net` is a network namespace that is alive during the call; the id keeps it from then on.
-    pub(crate) unsafe fn new(
-        net: *mut bindings::net,
-        owner: Arc<C>,
-    ) -> Result<Arc<Self>> {
-        // SAFETY: `net` is alive; no event can come before the id is told to do something.
+    pub(crate) fn new(net: &Net<'_>, owner: Arc<C>) -> Result<Arc<Self>> {
+        // SAFETY: The namespace is alive; no event can come before the id is told to do something.
         let raw = kernel::error::from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
-                net,
+                net.0,
                 Some(Self::trampoline),
                 core::ptr::null_mut(),
                 bindings::rdma_ucm_port_space_RDMA_PS_TCP,
@@ -229,7 +247,7 @@ impl<C: Handler> CmId<C> {
         // The object must not destroy the id if the allocation fails: `Arc::new` would drop it.
         let room = kernel::sync::UniqueArc::<Self>::new_uninit(GFP_KERNEL)?;
         // INVARIANT: Valid by the contracts of the callers; the context is set below.
-        let id: Arc<Self> = room.write(Self { raw, live: Atomic::new(1), owner }).into();
+        let id: Arc<Self> = room.write(Self { raw, owner: UnsafeCell::new(Some(owner)) }).into();
         // SAFETY: No handler runs now, as the callers promise, so nobody reads these meanwhile.
         unsafe {
             (*raw.as_ptr()).context = Arc::as_ptr(&id).cast_mut().cast::<c_void>();
@@ -245,30 +263,34 @@ impl<C: Handler> CmId<C> {
         // SAFETY: The connection manager hands out valid pointers; a request's new id has the
         // context of the listening one, whose object outlives its handlers.
         let id = unsafe { (*raw).context.cast::<Self>().as_ref() };
-        let Some(id) = id.filter(|id| id.live.load(Acquire) != 0) else {
-            return 0;
-        };
+        let Some(id) = id else { return 0 };
+        // SAFETY: The connection manager holds the handler mutex of the id, which orders us against
+        // `silence`. The clone keeps the owner during the call.
+        let Some(owner) = (unsafe { (*id.owner.get()).clone() }) else { return 0 };
         // SAFETY: As above.
         let event = unsafe { Event::from_raw(&*event) };
         if id.raw.as_ptr() == raw {
-            C::event(&id.owner, &event);
+            C::event(&owner, &event);
             return 0;
         }
         let Some(new) = NonNull::new(raw) else { return 0 };
-        match C::connect_request(&id.owner, ConnectRequest { raw: new, event }) {
+        match C::connect_request(&owner, ConnectRequest { raw: new, event }) {
             Ok(()) => 0,
             Err(error) => error.to_errno(),
         }
     }
 
-    /// Sees to it that no handler runs for this id any more, now or later. Sleeps; not from a
-    /// handler.
+    /// Sees to it that no handler runs for this id any more, now or later, and lets go of the owner.
+    /// Sleeps; not from a handler.
     pub(crate) fn silence(&self) {
-        // SAFETY: The id is valid by the invariant.
-        unsafe { bindings::rdma_lock_handler(self.raw.as_ptr()) };
-        self.live.store(0, Release);
-        // SAFETY: Locked above.
-        unsafe { bindings::rdma_unlock_handler(self.raw.as_ptr()) };
+        // SAFETY: The id is valid by the invariant. The handler mutex protects the owner.
+        let owner = unsafe {
+            bindings::rdma_lock_handler(self.raw.as_ptr());
+            let owner = (*self.owner.get()).take();
+            bindings::rdma_unlock_handler(self.raw.as_ptr());
+            owner
+        };
+        drop(owner);
     }
 
     pub(super) fn raw(&self) -> *mut bindings::rdma_cm_id {
@@ -307,12 +329,9 @@ impl<C: Handler> CmId<C> {
     ///
     /// What the connection manager says.
     ///
-    /// # Safety
-    ///
-    /// * `address` is valid for reads of the length its family has.
-    pub(crate) unsafe fn bind(&self, address: *mut bindings::sockaddr) -> Result {
-        // SAFETY: The id is valid by the invariant, the address by contract.
-        to_result(unsafe { bindings::rdma_bind_addr(self.raw(), address) })
+    pub(crate) fn bind(&self, address: &Address<'_>) -> Result {
+        // SAFETY: The id is valid by the invariant, the address by that of its type.
+        to_result(unsafe { bindings::rdma_bind_addr(self.raw(), address.0.cast_mut()) })
     }
 
     /// Starts resolving an address; [`EventKind::AddressResolved`] follows. An address from an
@@ -322,21 +341,14 @@ impl<C: Handler> CmId<C> {
     ///
     /// What the connection manager says, `-ENODEV` when no device fits.
     ///
-    /// # Safety
-    ///
-    /// * `address` is valid for reads of the length its family has.
-    pub(crate) unsafe fn resolve_address(
-        &self,
-        address: *const bindings::sockaddr,
-        timeout_ms: u32,
-    ) -> Result {
-        // SAFETY: The id is valid by the invariant, the address by contract. A null source means
-        // the bound address.
+    pub(crate) fn resolve_address(&self, address: &Address<'_>, timeout_ms: u32) -> Result {
+        // SAFETY: The id is valid by the invariant, the address by that of its type. A null source
+        // means the bound address.
         to_result(unsafe {
             bindings::rdma_resolve_addr(
                 self.raw(),
                 core::ptr::null_mut(),
-                address,
+                address.0,
                 milliseconds(timeout_ms),
             )
         })

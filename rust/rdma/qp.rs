@@ -117,7 +117,9 @@ pub(crate) struct Sizes {
     pub(crate) recv_entries: u32,
     /// RDMA transfers of the core at a time, 0 for none.
     pub(crate) transfers: u32,
-    /// Buffers to send from, and bytes of each.
+    /// Pieces of one send request; messages need one, transfers use more.
+    pub(crate) send_sges: u32,
+    /// Buffers to send from.
     pub(crate) send_slots: u16,
     /// Bytes of each send buffer.
     pub(crate) send_size: usize,
@@ -287,7 +289,7 @@ impl<C: Completions> Qp<C> {
             cap: bindings::ib_qp_cap {
                 max_send_wr: sizes.send_requests.saturating_add(1),
                 max_recv_wr: sizes.recv_requests.saturating_add(1),
-                max_send_sge: 1,
+                max_send_sge: sizes.send_sges,
                 max_recv_sge: 1,
                 max_rdma_ctxs: sizes.transfers,
                 ..Default::default()
@@ -419,6 +421,11 @@ impl<C: Completions> Qp<C> {
         Some(SendSlot { index, pool: self.pool_id() })
     }
 
+    /// Whether a send buffer is free. Any context.
+    pub(crate) fn has_send_slot(&self) -> bool {
+        !self.sq.lock().free.is_empty()
+    }
+
     /// Returns a send buffer that was not posted.
     pub(crate) fn return_send_slot(&self, slot: SendSlot) {
         if slot.pool == self.pool_id() {
@@ -449,8 +456,9 @@ impl<C: Completions> Qp<C> {
 
     /// Posts `messages` in order, behind the pending registrations, in one chain. Any context.
     ///
-    /// With `invalidate` the first message tells the peer's device to invalidate this remote key.
-    /// On success `messages` is empty.
+    /// With `invalidate` the first message tells the peer's device to invalidate this remote key;
+    /// with `report` the last one asks for a completion whatever the queue's own rule says. On
+    /// success `messages` is empty.
     ///
     /// # Errors
     ///
@@ -459,6 +467,7 @@ impl<C: Completions> Qp<C> {
         &self,
         messages: &mut KVec<Message>,
         invalidate: Option<u32>,
+        report: bool,
     ) -> Result<(), PostError> {
         let mut queue = self.sq.lock();
         let queue = &mut *queue;
@@ -486,7 +495,7 @@ impl<C: Completions> Qp<C> {
                 }
             }
         }
-        if queue.signal(requests) {
+        if queue.signal(requests, report) {
             chain.signal_last();
         }
         let (mut accepted, result) = chain.post(self.raw);

@@ -43,10 +43,15 @@ impl LocalBuffer<'_> {
         self.len
     }
 
+    /// Where in its page the byte at `offset` is.
+    pub(crate) fn offset_in_page(&self, offset: usize) -> usize {
+        // CAST: An address; only its low bits count.
+        (self.start as usize).wrapping_add(offset) & (PAGE_SIZE - 1)
+    }
+
     /// Bytes from `offset` to the end of its page.
     fn left_in_page(&self, offset: usize) -> usize {
-        // CAST: An address; only its low bits count.
-        PAGE_SIZE - ((self.start as usize).wrapping_add(offset) & (PAGE_SIZE - 1))
+        PAGE_SIZE - self.offset_in_page(offset)
     }
 
     /// Pages that `len` bytes from `offset` touch.

@@ -101,10 +101,11 @@ impl SendQueue {
         })
     }
 
-    /// Whether the last of `requests` about to be posted asks for a completion.
-    pub(super) fn signal(&mut self, requests: u32) -> bool {
+    /// Whether the last of `requests` about to be posted asks for a completion; always with `report`.
+    pub(super) fn signal(&mut self, requests: u32, report: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(requests);
-        let due = self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
+        let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
+        let due = report || tight || self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
         if due {
             self.unsignalled = 0;
         }

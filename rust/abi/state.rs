@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The module's state, found by the exported functions without an argument.
+
+use crate::conn::connection::Connection;
+use crate::conn::shared::Shared;
+use crate::conn::socket::Socket;
+use kernel::prelude::*;
+use kernel::sync::{global_lock, Arc};
+
+global_lock! {
+    // SAFETY: Initialised by `Running::start`, which is the first thing the module does.
+    unsafe(uninit) static SHARED: Mutex<Option<Arc<Shared>>> = None;
+}
+
+/// Proof that the module runs; dropping it tears down whatever consumers left behind.
+pub(crate) struct Running(());
+
+impl Running {
+    /// Creates the common state. Called once, from the module's initialisation.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn start() -> Result<Self> {
+        // SAFETY: Called once, before any use.
+        unsafe { SHARED.init() };
+        let shared = Shared::new()?;
+        *SHARED.lock() = Some(shared);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let shared = SHARED.lock().take();
+        let Some(shared) = shared else { return };
+        while let Some(connection) = shared.leftover() {
+            pr_warn!("a consumer left a socket behind, tearing it down\n");
+            let raw = Arc::as_ptr(&connection);
+            drop(Socket::new(connection));
+            // SAFETY: The consumer leaked one reference to the socket it never released. Its
+            // code is gone, or this module could not be unloaded, so nobody else takes it back.
+            drop(unsafe { Arc::<Connection>::from_raw(raw) });
+        }
+    }
+}
+
+/// The common state.
+///
+/// # Errors
+///
+/// `-ESHUTDOWN` while the module goes.
+pub(super) fn shared() -> Result<Arc<Shared>> {
+    SHARED.lock().clone().ok_or(ESHUTDOWN)
+}

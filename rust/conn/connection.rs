@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection object: its parts, its state word, and what happens on the first error.
+//!
+//! The state is one atomic word (`proto::state`), changed by compare-and-exchange along the edges
+//! `proto` allows. The first error is part of it and sticks. [`Connection::fail`] may be called from
+//! any context, also from completions: it stores the error, wakes everybody who waits for anything
+//! of this connection, and queues the cleanup work, which does what may sleep.
+
+use super::credit::Flow;
+use super::listen::Queue;
+use super::log::{log, SharedSink};
+use super::mr::Pool;
+use super::negotiate::Negotiation;
+use super::recv::{Reader, Receive};
+use super::send::Sender;
+use super::shared::Shared;
+use super::transfer::Transfers;
+use crate::kern::irq_lock::{new_irq_lock, IrqLock};
+use crate::kern::published::Published;
+use crate::kern::wait::{new_wait_queue, WaitQueue};
+use crate::kern::work::{impl_has_work, new_work, Work};
+use crate::proto::negotiate::Negotiated;
+use crate::proto::params::Parameters;
+use crate::proto::rule::Rule;
+use crate::proto::state::{Event, State, Status};
+use crate::rdma::cm::CmId;
+use crate::rdma::device::Link;
+use crate::rdma::qp::Qp;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed};
+use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
+
+/// The work that follows the first error.
+pub(crate) const CLEANUP: u64 = 0;
+/// The process-context half of the negotiation.
+pub(crate) const SETUP: u64 = 1;
+/// The phase and keepalive timer.
+pub(crate) const TIMER: u64 = 2;
+/// The teardown of a child nobody accepted.
+pub(crate) const REAP: u64 = 3;
+
+/// Counters of the DebugData text.
+pub(crate) struct Statistics {
+    /// Receive buffers taken from the free list.
+    pub(crate) taken_receives: Atomic<u64>,
+    /// Receive buffers returned to it.
+    pub(crate) returned_receives: Atomic<u64>,
+    /// Credit-only messages attempted.
+    pub(crate) empty_sends: Atomic<u64>,
+    /// Buffers appended to the reassembly queue.
+    pub(crate) enqueued: Atomic<u64>,
+    /// Buffers of it fully consumed.
+    pub(crate) dequeued: Atomic<u64>,
+}
+
+/// One end of an SMB Direct connection, or a listener.
+///
+/// The order of the fields is their drop order: what uses the device before the id that keeps it.
+#[pin_data]
+pub(crate) struct Connection {
+    state: Atomic<u64>,
+    /// The parameters, as the consumer may read them at any time.
+    #[pin]
+    pub(crate) params: Published<Parameters>,
+    pub(crate) poll_context: Atomic<u32>,
+    pub(crate) statistics: Statistics,
+
+    /// Result of the negotiation; also the mark that data messages are expected.
+    pub(crate) negotiated: SetOnce<Negotiated>,
+    /// How the port carries RDMA, and the pages a registration takes.
+    pub(crate) link: SetOnce<Link>,
+    /// The negotiation while it runs.
+    #[pin]
+    pub(crate) negotiation: IrqLock<Negotiation>,
+
+    /// Credits, timers and owed answers.
+    #[pin]
+    pub(crate) flow: IrqLock<Flow>,
+    /// The right to send, with the messages under construction.
+    #[pin]
+    pub(crate) sender: IrqLock<Sender>,
+    /// Receive buffers: free ones and those with data.
+    #[pin]
+    pub(crate) receive: IrqLock<Receive>,
+    /// Payload bytes that are queued for the reader.
+    pub(crate) queued: Atomic<usize>,
+    /// Bytes the sleeping reader waits for.
+    pub(crate) wanted: Atomic<usize>,
+    /// The reader's place in the queue.
+    #[pin]
+    pub(crate) reader: Mutex<Reader>,
+
+    /// Memory regions of the client.
+    #[pin]
+    pub(crate) pool: Pool,
+    /// RDMA transfers of the server.
+    #[pin]
+    pub(crate) transfers: Transfers,
+    /// Children of a listener.
+    #[pin]
+    pub(crate) children: Queue,
+    /// The listener of a child that is not accepted yet.
+    #[pin]
+    pub(crate) parent: IrqLock<Option<Arc<Connection>>>,
+
+    /// Waiting for a status.
+    #[pin]
+    pub(crate) status_wait: WaitQueue,
+    /// Waiting for the right to send, a credit, or room in the send queue.
+    #[pin]
+    pub(crate) send_wait: WaitQueue,
+    /// Waiting for data.
+    #[pin]
+    pub(crate) read_wait: WaitQueue,
+
+    #[pin]
+    pub(crate) cleanup_work: Work<Connection, CLEANUP>,
+    #[pin]
+    pub(crate) setup_work: Work<Connection, SETUP>,
+    #[pin]
+    pub(crate) timer_work: Work<Connection, TIMER>,
+    #[pin]
+    pub(crate) reap_work: Work<Connection, REAP>,
+
+    sink: SetOnce<SharedSink>,
+    /// Whether the disconnect handshake was begun or answered.
+    pub(crate) disconnect_sent: Atomic<i32>,
+    /// Whether the teardown has begun.
+    pub(crate) torn_down: Atomic<i32>,
+    pub(crate) qp: SetOnce<Arc<Qp<Connection>>>,
+    #[pin]
+    pub(crate) id: Mutex<Option<Arc<CmId<Connection>>>>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl_has_work! {
+    impl HasWork<CLEANUP> for Connection { self.cleanup_work }
+    impl HasWork<SETUP> for Connection { self.setup_work }
+    impl HasWork<TIMER> for Connection { self.timer_work }
+    impl HasWork<REAP> for Connection { self.reap_work }
+}
+
+/// Completions are handled in an unbound workqueue unless the consumer says otherwise.
+const DEFAULT_POLL_CONTEXT: u32 = 2;
+
+impl Connection {
+    /// An object without id, on the module's list. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Arc<Self>> {
+        let shared = shared.clone();
+        let connection = Arc::pin_init(
+            pin_init!(Self {
+                state: Atomic::new(State::NEW.raw()),
+                params <- Published::new(Parameters::ZERO),
+                poll_context: Atomic::new(DEFAULT_POLL_CONTEXT),
+                statistics: Statistics::new(),
+                negotiated: SetOnce::new(),
+                link: SetOnce::new(),
+                negotiation <- new_irq_lock!(Negotiation::new(), c"Connection::negotiation"),
+                flow <- new_irq_lock!(Flow::new(), c"Connection::flow"),
+                sender <- new_irq_lock!(Sender::new(), c"Connection::sender"),
+                receive <- new_irq_lock!(Receive::new(), c"Connection::receive"),
+                queued: Atomic::new(0),
+                wanted: Atomic::new(0),
+                reader <- new_mutex!(Reader::new(), "Connection::reader"),
+                pool <- Pool::new(),
+                transfers <- Transfers::new(),
+                children <- Queue::new(),
+                parent <- new_irq_lock!(None, c"Connection::parent"),
+                status_wait <- new_wait_queue!(c"Connection::status_wait"),
+                send_wait <- new_wait_queue!(c"Connection::send_wait"),
+                read_wait <- new_wait_queue!(c"Connection::read_wait"),
+                cleanup_work <- new_work!(c"Connection::cleanup_work"),
+                setup_work <- new_work!(c"Connection::setup_work"),
+                timer_work <- new_work!(c"Connection::timer_work"),
+                reap_work <- new_work!(c"Connection::reap_work"),
+                sink: SetOnce::new(),
+                disconnect_sent: Atomic::new(0),
+                torn_down: Atomic::new(0),
+                qp: SetOnce::new(),
+                id <- new_mutex!(None, "Connection::id"),
+                shared,
+            }),
+            GFP_KERNEL,
+        )?;
+        connection.shared.add(&connection)?;
+        Ok(connection)
+    }
+
+    /// Sends log lines to `sink` from now on. Only the first call counts.
+    pub(crate) fn set_sink(&self, sink: SharedSink) {
+        self.sink.populate(sink);
+    }
+
+    /// Where log lines go, if the consumer has said.
+    pub(crate) fn sink(&self) -> Option<&SharedSink> {
+        self.sink.as_ref()
+    }
+
+    /// What the consumer knows the connection by, for its callbacks.
+    pub(crate) fn address(&self) -> *const Self {
+        self
+    }
+
+    /// The state word. Any context, no lock.
+    pub(crate) fn state(&self) -> State {
+        State::from_raw(self.state.load(Acquire))
+    }
+
+    /// Applies an event to the state; [`None`] when it changed nothing. Any context.
+    pub(crate) fn on(&self, event: Event) -> Option<(State, State)> {
+        let mut old = self.state();
+        loop {
+            let new = old.on(event)?;
+            match self.state.cmpxchg(old.raw(), new.raw(), Full) {
+                Ok(_) => return Some((old, new)),
+                Err(now) => old = State::from_raw(now),
+            }
+        }
+    }
+
+    /// Takes a step forward.
+    ///
+    /// # Errors
+    ///
+    /// The first error, or `-ECONNABORTED` when the step does not fit the status.
+    pub(crate) fn advance(&self, to: Status) -> Result {
+        match self.on(Event::Advance(to)) {
+            Some(_) => {
+                self.status_wait.wake_all();
+                Ok(())
+            }
+            None => Err(self.error()),
+        }
+    }
+
+    /// Whether data may flow. Any context.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state().is_connected()
+    }
+
+    /// Whether the connection is over or going to be. Any context.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state().first_error().is_some()
+    }
+
+    /// The first error, or `-ECONNABORTED` if there is none.
+    pub(crate) fn error(&self) -> Error {
+        crate::kern::errno::error(self.state().first_error().unwrap_or(0))
+    }
+
+    /// Fails with `-ENOTCONN` unless data may flow.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOTCONN`.
+    pub(crate) fn require_connected(&self) -> Result {
+        if self.is_connected() {
+            Ok(())
+        } else {
+            Err(ENOTCONN)
+        }
+    }
+
+    /// The first error ends the connection; later ones only add what they know about the status.
+    /// Returns whether this was the first. Any context.
+    pub(crate) fn fail(self: &Arc<Self>, errno: i32, forced: Option<Status>) -> bool {
+        let Some((old, _)) = self.on(Event::Fail { errno, forced }) else { return false };
+        let first = old.first_error().is_none();
+        self.wake_all();
+        if first {
+            Work::<Self, CLEANUP>::queue(self, &self.shared.queues.cleanup);
+        }
+        first
+    }
+
+    /// [`fail`](Self::fail) because the peer broke a rule; says which one.
+    pub(crate) fn fail_rule(self: &Arc<Self>, rule: Rule) {
+        if self.fail(crate::proto::errno::ECONNABORTED, None) {
+            log!(self, Error, Event, "peer broke rule {}: {}", rule.id(), rule.text());
+        }
+    }
+
+    /// Wakes everybody who waits for anything of this connection. Any context.
+    pub(crate) fn wake_all(&self) {
+        self.status_wait.wake_all();
+        self.send_wait.wake_all();
+        self.read_wait.wake_all();
+        self.pool.ready.wake_all();
+        self.transfers.wait.wake_all();
+        self.children.ready.wake_all();
+    }
+
+    /// The id, while there is one. Sleeps.
+    pub(crate) fn id(&self) -> Option<Arc<CmId<Self>>> {
+        self.id.lock().clone()
+    }
+
+    /// The queue pair, once there is one.
+    pub(crate) fn qp(&self) -> Option<&Arc<Qp<Self>>> {
+        self.qp.as_ref()
+    }
+
+    /// Counts an event of the DebugData text.
+    pub(crate) fn count(counter: &Atomic<u64>, by: u64) {
+        counter.add(by, Relaxed);
+    }
+}
+
+
+impl Statistics {
+    fn new() -> Self {
+        Self {
+            taken_receives: Atomic::new(0),
+            returned_receives: Atomic::new(0),
+            empty_sends: Atomic::new(0),
+            enqueued: Atomic::new(0),
+            dequeued: Atomic::new(0),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credits at work: posting receives, granting them, and credit-only messages.
+//!
+//! `proto::credits` decides; this file posts and sends. Everything here runs in any context, also in
+//! completions: nothing waits. What cannot be done now (no send credit, no buffer, somebody else has
+//! the right to send) is tried again when that changes, since each of these changes ends in
+//! [`Connection::pump`].
+
+use super::connection::Connection;
+use crate::kern::time::now_ms;
+use crate::proto::credits::{Credits, Received};
+use crate::proto::fragment;
+use crate::proto::keepalive::{Answer, Keepalive};
+use crate::proto::pdu::DataHeader;
+use crate::proto::rule::Rule;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// The counters and timers of the message flow, under one lock.
+pub(crate) struct Flow {
+    /// Credits of both directions.
+    pub(crate) credits: Credits,
+    /// The connection's timer.
+    pub(crate) keepalive: Keepalive,
+    /// Whether the peer waits for a message.
+    pub(crate) answer: Answer,
+}
+
+impl Flow {
+    pub(crate) fn new() -> Self {
+        Self {
+            credits: Credits::new(1, 1),
+            keepalive: Keepalive::new(),
+            answer: Answer::new(),
+        }
+    }
+
+    /// A data message arrived: what the rules D9, C6 and K1 to K3 make of it.
+    pub(crate) fn received(&mut self, header: &DataHeader) -> Result<Received, Rule> {
+        let received = self.credits.received(header)?;
+        self.keepalive.received(now_ms());
+        if header.response_requested {
+            self.answer.requested();
+        }
+        Ok(received)
+    }
+
+    /// Whether a message should go out even without data.
+    fn message_due(&self, free: u32) -> bool {
+        self.answer.is_owed() || self.keepalive.is_pending() || self.credits.grant_due(free)
+    }
+
+    /// The header of a message that is about to be posted, with what rides on it.
+    pub(crate) fn header(&mut self, message: &fragment::Message, granted: u16) -> DataHeader {
+        let flagged = self.keepalive.sending(now_ms());
+        self.answer.sending();
+        message.header(self.credits.credits_requested(), granted, flagged)
+    }
+}
+
+impl Connection {
+    /// Free receive buffers.
+    fn free_receives(&self) -> u32 {
+        u32::try_from(self.receive.lock().free.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Posts the receives that are missing, in one chain, and makes them available for granting.
+    /// Any context.
+    ///
+    /// # Errors
+    ///
+    /// What the queue pair says; the connection fails with it.
+    pub(crate) fn refill(self: &Arc<Self>) -> Result {
+        let Some(qp) = self.qp() else { return Ok(()) };
+        let free = self.free_receives();
+        let mut flow = self.flow.lock();
+        let missing = flow.credits.missing(free);
+        if missing == 0 {
+            return Ok(());
+        }
+        let slots = core::iter::from_fn(|| self.receive.lock().free.pop());
+        // CAST: At most 65536.
+        let (posted, result) = qp.post_receives(slots.take(missing as usize));
+        let unblocks = flow.credits.posted(posted);
+        drop(flow);
+        Self::count(&self.statistics.taken_receives, posted.into());
+        if unblocks {
+            self.send_wait.wake_all();
+        }
+        result.inspect_err(|error| {
+            self.fail(error.to_errno(), None);
+        })
+    }
+
+    /// Posts missing receives if that is worth it, then sends what is due. Any context.
+    pub(crate) fn replenish(self: &Arc<Self>) {
+        let worthwhile = self.flow.lock().credits.refill_worthwhile();
+        if worthwhile && self.refill().is_err() {
+            return;
+        }
+        self.pump();
+    }
+
+    /// Sends a message without data if one is due and can be sent now. Any context.
+    pub(crate) fn pump(self: &Arc<Self>) {
+        let free = self.free_receives();
+        if self.flow.lock().message_due(free) && self.is_connected() {
+            self.send_empty();
+        }
+    }
+
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Log lines to the consumer (cifs or ksmbd), which decides what is printed and where.
+//!
+//! The consumer's gate is asked before anything is formatted. Facts every administrator needs once
+//! go to the kernel log directly; nothing on the data path logs unless something is wrong.
+
+use super::connection::Connection;
+use kernel::fmt;
+use kernel::sync::Arc;
+
+/// How important a line is; values of the consumer's interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Level {
+    /// Something failed that should not.
+    Error = 0,
+    /// All else.
+    Info = 1,
+}
+
+/// What a line is about; bits of the consumer's interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs)] // The names are those of the interface.
+pub(crate) enum Class {
+    Read = 0x4,
+    Send = 0x10,
+    Recv = 0x20,
+    KeepAlive = 0x40,
+    Event = 0x80,
+    Mr = 0x100,
+    Rw = 0x200,
+    Negotiate = 0x400,
+}
+
+/// Where log lines go. `whose` only tells connections apart.
+///
+/// # Context
+///
+/// Any, also with spin locks held.
+pub(crate) trait Sink: Send + Sync {
+    /// Whether the consumer wants such lines now.
+    fn wants(&self, whose: *const Connection, level: Level, class: Class) -> bool;
+
+    /// Hands over a line, without newline.
+    fn print(
+        &self,
+        whose: *const Connection,
+        level: Level,
+        class: Class,
+        line: u32,
+        text: fmt::Arguments<'_>,
+    );
+}
+
+/// A sink that may be shared with a listener's children.
+pub(crate) type SharedSink = Arc<dyn Sink>;
+
+/// Logs a line of a connection: `log!(connection, Error, Negotiate, "text {}", value)`.
+macro_rules! log {
+    ($connection:expr, $level:ident, $class:ident, $($text:tt)+) => {{
+        let (sink, whose) = ($connection.sink(), $connection.address());
+        let (level, class) =
+            ($crate::conn::log::Level::$level, $crate::conn::log::Class::$class);
+        if let Some(sink) = sink.filter(|sink| sink.wants(whose, level, class)) {
+            sink.print(whose, level, class, line!(), kernel::prelude::fmt!($($text)+));
+        }
+    }};
+}
+pub(crate) use log;

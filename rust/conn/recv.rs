@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receiving: completions in, bytes out.
+//!
+//! A completion checks the message (rules D1 to D12), updates the credits, and appends the buffer to
+//! the reassembly queue; from then on the handler does not read it. One reader per connection takes
+//! fragments off the queue, copies outside all locks, and returns the buffers in groups. Reads
+//! are full: they return what was asked for or an error. The four-byte length the consumers read
+//! at the start of a message is made up here and never travels (rule F7).
+//!
+//! The byte count is published after the queue, and read without a lock. A reader that has to wait
+//! says how many bytes it waits for, and is only woken when they are there.
+
+use super::connection::Connection;
+use super::log::log;
+use crate::kern::ring::Ring;
+use crate::kern::wait::{Interrupted, Signals};
+use crate::proto::pdu::DataHeader;
+use crate::proto::reassembly::Reassembly;
+use crate::proto::rule::Rule;
+use crate::rdma::qp::{Received, RecvSlot, Status};
+use kernel::iov::IovIterDest;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Acquire, Full, Relaxed, Release};
+use kernel::sync::Arc;
+
+/// A received piece of a message.
+pub(crate) struct Fragment {
+    slot: RecvSlot,
+    /// Where the bytes not yet read start, from the start of the buffer.
+    offset: usize,
+    /// Bytes not yet read.
+    len: usize,
+    /// Length of the message that starts here, until the reader has seen it.
+    announce: Option<u32>,
+}
+
+/// Receive buffers in the hands of the processor.
+pub(crate) struct Receive {
+    /// Not posted, not holding data.
+    pub(crate) free: Ring<RecvSlot>,
+    /// Holding data, in order.
+    pub(crate) queue: Ring<Fragment>,
+    /// Where in a message the peer is.
+    pub(crate) reassembly: Reassembly,
+}
+
+impl Receive {
+    pub(crate) fn new() -> Self {
+        Self { free: Ring::empty(), queue: Ring::empty(), reassembly: Reassembly::new(false) }
+    }
+
+    /// Takes over an arrived message.
+    fn place(&mut self, header: &DataHeader, slot: RecvSlot) -> Result<bool, Rule> {
+        let placement = self.reassembly.accept(header)?;
+        if !placement.stored {
+            // Both queues have room for every buffer there is.
+            let _ = self.free.push(slot);
+            return Ok(false);
+        }
+        let fragment = Fragment {
+            slot,
+            offset: usize::try_from(header.offset).unwrap_or(usize::MAX),
+            len: usize::try_from(header.length).unwrap_or(0),
+            announce: placement.first.then_some(placement.total),
+        };
+        let _ = self.queue.push(fragment);
+        Ok(true)
+    }
+}
+
+/// The reader's place.
+pub(crate) struct Reader {
+    /// The fragment being read, taken off the queue.
+    current: Option<Fragment>,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        Self { current: None }
+    }
+}
+
+/// A reader copies early once this many bytes are there, so that the copy overlaps with arrival
+/// and long reads return buffers (R31, P5).
+const EARLY_COPY: usize = 32 * 1024;
+
+/// The size of the length that consumers read in front of a message.
+const LENGTH_PREFIX: usize = 4;
+
+/// Buffers a reader returns before it looks whether to post receives.
+const RETURN_GROUP: u32 = 8;
+
+impl Connection {
+    /// A receive completed: negotiation or data. Softirq or workqueue.
+    pub(crate) fn message_arrived(self: &Arc<Self>, received: Received) {
+        match self.negotiated.as_ref() {
+            None => self.negotiation_arrived(received),
+            Some(negotiated) => {
+                let limit = negotiated.params.max_fragmented_recv_size;
+                if let Err(rule) = self.data_arrived(received, limit) {
+                    self.fail_rule(rule);
+                }
+            }
+        }
+    }
+
+    /// A data message arrived.
+    ///
+    /// # Errors
+    ///
+    /// The rule it breaks.
+    fn data_arrived(self: &Arc<Self>, received: Received, limit: u32) -> Result<(), Rule> {
+        let Some(qp) = self.qp() else { return Ok(()) };
+        let header =
+            DataHeader::parse(qp.received_bytes(&received.slot, received.len), limit)?;
+        if let Some(key) = received.invalidated {
+            if !self.pool.invalidated_by_peer(key) {
+                return Err(Rule::I4);
+            }
+        }
+        let credits = self.flow.lock().received(&header)?;
+        let stored = self.receive.lock().place(&header, received.slot)?;
+        if stored {
+            Self::count(&self.statistics.enqueued, 1);
+            self.publish(usize::try_from(header.length).unwrap_or(0));
+        } else {
+            Self::count(&self.statistics.returned_receives, 1);
+        }
+        if credits.wake {
+            self.send_wait.wake_all();
+        }
+        if credits.refill {
+            // A failure ends the connection and is logged there.
+            let _ = self.refill();
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Adds to the byte count and wakes the reader if it has what it waits for.
+    fn publish(&self, bytes: usize) {
+        // Fully ordered: against the reader, which stores what it wants before it looks at the count.
+        let queued = self.queued.fetch_add(bytes, Full).wrapping_add(bytes);
+        if queued >= self.wanted.load(Relaxed) {
+            self.read_wait.wake_all();
+        }
+    }
+
+    /// A receive failed. Softirq or workqueue.
+    pub(crate) fn receive_failed_with(self: &Arc<Self>, status: Status) {
+        if self.fail(crate::proto::errno::ECONNABORTED, None) && !status.is_flush() {
+            log!(self, Error, Recv, "receive failed: {}", status.text());
+        }
+    }
+
+    /// Reads exactly what the iterator has room for, or the length of the next message if that is
+    /// four bytes and a message starts here. One caller at a time. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// * `-ENOTCONN` when the connection is over and not enough is queued.
+    /// * `-ERESTARTSYS` on a signal; nothing is consumed then.
+    /// * `-EFAULT` when the iterator faults, which ends the connection.
+    pub(crate) fn read(self: &Arc<Self>, iter: &mut IovIterDest<'_>) -> Result<usize> {
+        let size = iter.len();
+        if size == 0 {
+            return Ok(0);
+        }
+        let mut reader = self.reader.lock();
+        let mut done = 0usize;
+        while done < size {
+            let left = size - done;
+            self.wait_for_data(left.min(EARLY_COPY), done == 0)?;
+            if done == 0 && size == LENGTH_PREFIX {
+                if let Some(total) = self.announced(&mut reader) {
+                    return self.deliver_length(iter, total);
+                }
+            }
+            let ready = left.min(self.queued.load(Acquire));
+            self.copy_out(&mut reader, iter, ready)?;
+            done += ready;
+        }
+        Ok(size)
+    }
+
+    /// Waits until `bytes` are queued.
+    fn wait_for_data(self: &Arc<Self>, bytes: usize, interruptible: bool) -> Result {
+        if self.queued.load(Acquire) >= bytes {
+            return Ok(());
+        }
+        // Going to sleep is a full barrier, after which the condition is asked.
+        self.wanted.store(bytes, Relaxed);
+        let signals = if interruptible { Signals::Heed } else { Signals::Ignore };
+        let outcome = self.read_wait.wait(signals, None, || {
+            if self.queued.load(Acquire) >= bytes {
+                return Some(Ok(()));
+            }
+            // Only after the look at the count: what arrived before the end is delivered (R29).
+            (!self.is_connected()).then_some(Err(ENOTCONN))
+        });
+        match outcome {
+            Ok(Err(_)) if self.queued.load(Acquire) >= bytes => Ok(()),
+            Ok(result) => result,
+            Err(Interrupted::Signal | Interrupted::TimedOut) => Err(ERESTARTSYS),
+        }
+    }
+
+    /// The fragment to read from, taken off the queue if there is none.
+    fn current<'a>(&self, reader: &'a mut Reader) -> Option<&'a mut Fragment> {
+        if reader.current.is_none() {
+            reader.current = self.receive.lock().queue.pop();
+        }
+        reader.current.as_mut()
+    }
+
+    /// The length of the message that starts at the reader's place, once.
+    fn announced(&self, reader: &mut Reader) -> Option<u32> {
+        self.current(reader)?.announce.take()
+    }
+
+    /// Hands the made-up length to the consumer (rule F7).
+    fn deliver_length(self: &Arc<Self>, iter: &mut IovIterDest<'_>, total: u32) -> Result<usize> {
+        if iter.copy_to_iter(&total.to_be_bytes()) != LENGTH_PREFIX {
+            self.fail(EFAULT.to_errno(), None);
+            return Err(EFAULT);
+        }
+        Ok(LENGTH_PREFIX)
+    }
+
+    /// Copies `bytes` that are known to be queued.
+    fn copy_out(
+        self: &Arc<Self>,
+        reader: &mut Reader,
+        iter: &mut IovIterDest<'_>,
+        bytes: usize,
+    ) -> Result {
+        let qp = self.qp().ok_or(ENOTCONN)?;
+        let mut left = bytes;
+        let mut returned = 0;
+        while left > 0 {
+            // The count says that there is more.
+            let fragment = self.current(reader).ok_or(EIO)?;
+            let take = fragment.len.min(left);
+            let end = fragment.offset.checked_add(take).ok_or(EIO)?;
+            let data = qp.received_bytes(&fragment.slot, end);
+            let data = data.get(fragment.offset..).ok_or(EIO)?;
+            if iter.copy_to_iter(data) != take {
+                // Some of the bytes are gone to the caller, some buffers are recycled: the stream
+                // cannot be read again (R30).
+                self.fail(EFAULT.to_errno(), None);
+                return Err(EFAULT);
+            }
+            fragment.announce = None;
+            fragment.offset = end;
+            fragment.len -= take;
+            left -= take;
+            self.queued.fetch_sub(take, Release);
+            if fragment.len == 0 {
+                if let Some(fragment) = reader.current.take() {
+                    self.recycle(fragment.slot);
+                    returned += 1;
+                }
+            }
+            if returned >= RETURN_GROUP {
+                returned = 0;
+                self.replenish();
+            }
+        }
+        if returned > 0 {
+            self.replenish();
+        }
+        Ok(())
+    }
+
+    /// Returns a buffer whose bytes are read.
+    fn recycle(&self, slot: RecvSlot) {
+        let _ = self.receive.lock().free.push(slot);
+        Self::count(&self.statistics.dequeued, 1);
+        Self::count(&self.statistics.returned_receives, 1);
+    }
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Setting up: the initiator's way through the connection manager, the acceptor's first half, and
+//! the events of ids at any time.
+//!
+//! Events run in process context under the id's handler mutex. Before the connection is established
+//! an event either is the expected one or ends the connection (rule E7); afterwards only the end
+//! of the connection and of the device matter, other events are noted (R17).
+
+use super::connection::Connection;
+use super::log::log;
+use super::negotiate::Role;
+use crate::kern::time::jiffies;
+use crate::kern::wait::{Interrupted, Signals};
+use crate::proto::depth::{self, Depths};
+use crate::proto::errno;
+use crate::proto::params::{Flags, Parameters};
+use crate::proto::sizing::{self, DeviceLimits, Plan, RwPlan, Wanted};
+use crate::proto::state::{Event as StateEvent, Status};
+use crate::rdma::cm::{
+    Address, CmId, ConnectParams, ConnectRequest, Event, EventKind, Handler, Net,
+};
+use crate::rdma::device::{Limits, Link, Pd, Port};
+use crate::rdma::qp::{self, Completions, Qp, Received, Sizes};
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
+
+/// Send buffers of a connection; more messages than this are not under way at a time.
+const SEND_SLOTS: u16 = 128;
+
+/// Pieces of a request of the server's RDMA transfers; bounds the memory of the send queue.
+const TRANSFER_SGES: u32 = 16;
+
+/// Work requests of a transfer that registers memory: register, transfer, invalidate.
+const REGISTERED_TRANSFER: u32 = 3;
+
+impl Handler for Connection {
+    fn event(this: &Arc<Self>, event: &Event<'_>) {
+        let state = this.state();
+        if state.status() == Status::Listening {
+            return this.listener_event(event);
+        }
+        if state.is_established() {
+            return this.late_event(event);
+        }
+        let result = match (event.kind, event.status, state.status()) {
+            (EventKind::AddressResolved, 0, Status::ResolveAddrRunning) => this.resolve_route(),
+            (EventKind::RouteResolved, 0, Status::ResolveRouteRunning) => this.request_connection(),
+            (EventKind::Established, 0, Status::RdmaConnectRunning) => this.established(event),
+            _ => Err(Self::early_error(event)),
+        };
+        if event.kind == EventKind::DeviceRemoval {
+            this.on(StateEvent::Removed);
+        }
+        if let Err(error) = result {
+            if this.fail(error.to_errno(), None) {
+                log!(this, Info, Event, "event {:?} ({}) ends the set-up in {}: {:?}",
+                    event.kind, event.status, state.status().name(), error);
+            }
+        }
+    }
+
+    fn connect_request(this: &Arc<Self>, request: ConnectRequest<'_>) -> Result {
+        this.admit(&request)
+    }
+}
+
+impl Completions for Connection {
+    fn received(this: &Arc<Self>, received: Received) {
+        this.message_arrived(received);
+    }
+
+    fn receive_failed(this: &Arc<Self>, status: qp::Status) {
+        this.receive_failed_with(status);
+    }
+
+    fn sent(this: &Arc<Self>) {
+        this.room_made();
+    }
+
+    fn send_failed(this: &Arc<Self>, status: qp::Status) {
+        if this.fail(errno::ECONNABORTED, None) && !status.is_flush() {
+            log!(this, Error, Send, "send failed: {}", status.text());
+        }
+    }
+
+    fn broken(this: &Arc<Self>) {
+        if this.fail(errno::ECONNABORTED, None) {
+            log!(this, Error, Event, "fatal event of the queue pair");
+        }
+    }
+
+    fn communication_established(this: &Arc<Self>) {
+        // Arrives in any context; the connection manager is told by the message itself, which the
+        // negotiation keeps until its own event comes (rule E4).
+        log!(this, Info, Event, "data arrived before the established event");
+    }
+}
+
+impl Connection {
+    /// What an event that does not fit means before the connection is established.
+    fn early_error(event: &Event<'_>) -> Error {
+        if event.status < 0 {
+            return Error::from_errno(event.status);
+        }
+        match event.kind {
+            EventKind::Rejected => ECONNREFUSED,
+            EventKind::DeviceRemoval => ENETDOWN,
+            _ => ECONNABORTED,
+        }
+    }
+
+    /// An event after the connection was established.
+    fn late_event(self: &Arc<Self>, event: &Event<'_>) {
+        let (fact, mut errno) = match event.kind {
+            EventKind::TimewaitExit | EventKind::AddressChange => {
+                log!(self, Info, Event, "event {:?} noted", event.kind);
+                return;
+            }
+            EventKind::DeviceRemoval => (Some(StateEvent::Removed), errno::ENETDOWN),
+            EventKind::Disconnected => (Some(StateEvent::Disconnected), errno::ECONNRESET),
+            _ => (None, errno::ECONNRESET),
+        };
+        if event.status < 0 {
+            errno = event.status;
+        }
+        let forced = fact.map(|_| Status::Disconnected);
+        if let Some(fact) = fact {
+            self.on(fact);
+        }
+        if self.fail(errno, forced) {
+            log!(self, Info, Event, "event {:?} ({}) ends the connection", event.kind, event.status);
+        }
+    }
+
+    /// Restricts the id to what the flags say and stores the parameters. Status CREATED only.
+    ///
+    /// # Errors
+    ///
+    /// `-EINVAL` for values that cannot carry a connection, or what the connection manager says.
+    pub(crate) fn set_parameters(&self, wanted: &Parameters) -> Result {
+        let params = wanted.validate().map_err(|invalid| {
+            log!(self, Error, Event, "parameters refused: {}", invalid.text());
+            EINVAL
+        })?;
+        if self.state().status() != Status::Created {
+            return Err(EINVAL);
+        }
+        let id = self.id().ok_or(EINVAL)?;
+        match params.flags & Flags::ALL {
+            Flags::IB_ONLY => id.restrict(Link::IbOrRoce)?,
+            Flags::IWARP_ONLY => id.restrict(Link::Iwarp)?,
+            _ => {}
+        }
+        self.params.set(params);
+        Ok(())
+    }
+
+    /// Gives the connection an id in a network namespace. Once, at creation.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager says.
+    pub(crate) fn create_id(self: &Arc<Self>, net: &Net<'_>) -> Result {
+        let id = CmId::new(net, self.clone())?;
+        *self.id.lock() = Some(id);
+        Ok(())
+    }
+
+    /// Binds to a local address. Status CREATED only.
+    ///
+    /// # Errors
+    ///
+    /// `-EINVAL`, or what the connection manager says.
+    pub(crate) fn bind(&self, address: &Address<'_>) -> Result {
+        if self.state().status() != Status::Created {
+            return Err(EINVAL);
+        }
+        self.id().ok_or(EINVAL)?.bind(address)
+    }
+
+    /// Starts connecting.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOTCONN` after an error, `-EALREADY` when not fresh, `-EINVAL` without id, or what address
+    /// resolution says, which leaves the status where it is.
+    pub(crate) fn connect(self: &Arc<Self>, address: &Address<'_>) -> Result {
+        if self.is_dead() {
+            return Err(ENOTCONN);
+        }
+        if self.state().status() != Status::Created {
+            return Err(EALREADY);
+        }
+        let id = self.id().ok_or(EINVAL)?;
+        self.advance(Status::ResolveAddrNeeded).map_err(|_| EALREADY)?;
+        self.advance(Status::ResolveAddrRunning)?;
+        id.resolve_address(address, self.params.get().resolve_addr_timeout_msec)
+            .inspect_err(|error| {
+                log!(self, Info, Event, "address not resolved: {:?}", error);
+            })
+    }
+
+    /// Waits until the connection is up, at most the negotiation's time for the whole of it.
+    ///
+    /// # Errors
+    ///
+    /// The first error; `-ETIMEDOUT` and `-ERESTARTSYS` of the wait become it.
+    pub(crate) fn wait_connected(self: &Arc<Self>) -> Result {
+        let limit = jiffies(self.params.get().negotiate_timeout_msec).try_into().ok();
+        let outcome = self.status_wait.wait(Signals::Heed, limit, || {
+            let state = self.state();
+            if state.first_error().is_some() {
+                return Some(Err(self.error()));
+            }
+            (state.status() == Status::Connected).then_some(Ok(()))
+        });
+        let error = match outcome {
+            Ok(result) => return result,
+            Err(Interrupted::TimedOut) => ETIMEDOUT,
+            Err(Interrupted::Signal) => ERESTARTSYS,
+        };
+        self.fail(error.to_errno(), None);
+        Err(self.error())
+    }
+
+    fn resolve_route(self: &Arc<Self>) -> Result {
+        let id = self.id().ok_or(ECONNABORTED)?;
+        self.advance(Status::ResolveRouteNeeded)?;
+        self.advance(Status::ResolveRouteRunning)?;
+        id.resolve_route(self.params.get().resolve_route_timeout_msec)
+    }
+
+    /// Whether a connection with these flags may run on this kind of port (rules U1, U2).
+    ///
+    /// # Errors
+    ///
+    /// `-EPROTONOSUPPORT`.
+    pub(crate) fn check_device(params: &Parameters, limits: &Limits, link: Link) -> Result {
+        let refused = match link {
+            Link::Other => true,
+            Link::IbOrRoce => params.flags & Flags::IWARP_ONLY != 0,
+            Link::Iwarp => params.flags & Flags::IB_ONLY != 0,
+        };
+        if refused || !limits.frwr() {
+            return Err(EPROTONOSUPPORT);
+        }
+        Ok(())
+    }
+
+    /// The initiator has a route: makes the queue pair and sends the connection request.
+    fn request_connection(self: &Arc<Self>) -> Result {
+        let id = self.id().ok_or(ECONNABORTED)?;
+        let port = id.port().ok_or(ENODEV)?;
+        let (limits, link) = (port.limits(), port.link());
+        let mut params = self.params.get();
+        Self::check_device(&params, &limits, link)?;
+        params.max_frmr_depth = params.max_frmr_depth.min(limits.max_fast_reg_pages());
+        let own = Self::device_depths(&params, &limits);
+        params.responder_resources = own.responder_resources.into();
+        params.initiator_depth = own.initiator_depth.into();
+        self.params.set(params);
+        self.link.populate(link);
+        self.negotiation.lock().set_role(Role::Initiator);
+        self.create_queue_pair(&id, port, Role::Initiator)?;
+        self.advance(Status::RdmaConnectNeeded)?;
+        self.advance(Status::RdmaConnectRunning)?;
+        self.start_phase(params.rdma_connect_timeout_msec);
+        let words = depth::encode(own);
+        id.connect(&ConnectParams {
+            responder_resources: own.responder_resources,
+            initiator_depth: own.initiator_depth,
+            private_data: if link == Link::Iwarp { &words } else { &[] },
+        })
+    }
+
+    fn device_depths(params: &Parameters, limits: &Limits) -> Depths {
+        Depths {
+            initiator_depth: depth::clamp_device(
+                params.initiator_depth.into(),
+                limits.max_initiator().into(),
+            ),
+            responder_resources: depth::clamp_device(
+                params.responder_resources.into(),
+                limits.max_responder().into(),
+            ),
+        }
+    }
+
+    /// Agrees on the depths with what the event says of the peer (rules W2 to W4); tells whether it
+    /// is a legacy peer.
+    fn agree_depths(&self, own: Depths, link: Link, event: &Event<'_>) -> Result<(Depths, bool)> {
+        let said = Depths {
+            initiator_depth: event.initiator_depth,
+            responder_resources: event.responder_resources,
+        };
+        let peer = depth::peer(said, link == Link::Iwarp, event.private_data);
+        let agreed = depth::negotiate(own, &peer).map_err(|rule| {
+            log!(self, Error, Negotiate, "{}: {}", rule.id(), rule.text());
+            ECONNABORTED
+        })?;
+        let mut params = self.params.get();
+        params.initiator_depth = agreed.initiator_depth.into();
+        params.responder_resources = agreed.responder_resources.into();
+        self.params.set(params);
+        Ok((agreed, peer.legacy))
+    }
+
+    /// The connection manager says that the connection is established.
+    fn established(self: &Arc<Self>, event: &Event<'_>) -> Result {
+        self.on(StateEvent::Established);
+        let role = self.negotiation.lock().role();
+        if role == Role::Acceptor {
+            self.advance(Status::NegotiateNeeded)?;
+            self.negotiation_established();
+            return Ok(());
+        }
+        let params = self.params.get();
+        let own = Depths {
+            initiator_depth: u8::try_from(params.initiator_depth).unwrap_or(u8::MAX),
+            responder_resources: u8::try_from(params.responder_resources).unwrap_or(u8::MAX),
+        };
+        let link = self.link.copy().unwrap_or(Link::Other);
+        self.agree_depths(own, link, event)?;
+        self.send_request()
+    }
+
+    /// The acceptor's half of the set-up, in the handler of the request.
+    ///
+    /// # Errors
+    ///
+    /// What prevents the connection.
+    pub(crate) fn accept_request(
+        self: &Arc<Self>,
+        id: &Arc<CmId<Self>>,
+        link: Link,
+        event: &Event<'_>,
+    ) -> Result {
+        let port = id.port().ok_or(ENODEV)?;
+        let own = Self::device_depths(&self.params.get(), &port.limits());
+        self.link.populate(link);
+        self.negotiation.lock().set_role(Role::Acceptor);
+        let (agreed, legacy) = self.agree_depths(own, link, event)?;
+        self.create_queue_pair(id, port, Role::Acceptor)?;
+        self.advance(Status::RdmaConnectNeeded)?;
+        self.advance(Status::RdmaConnectRunning)?;
+        self.start_phase(self.params.get().negotiate_timeout_msec);
+        let words = depth::encode(own);
+        id.accept(&ConnectParams {
+            responder_resources: agreed.responder_resources,
+            initiator_depth: agreed.initiator_depth,
+            private_data: if legacy { &words } else { &[] },
+        })
+    }
+
+    /// Makes the queue pair, sized from the device, and posts the receive for the first message
+    /// (rule E1).
+    fn create_queue_pair(
+        self: &Arc<Self>,
+        id: &Arc<CmId<Self>>,
+        port: Port,
+        role: Role,
+    ) -> Result {
+        let mut params = self.params.get();
+        let layout = Layout::new(&params, &port, role).inspect_err(|_| {
+            log!(self, Error, Event, "device {} is too small", port.device_name());
+        })?;
+        params.recv_credit_max = params.recv_credit_max.min(layout.plan.recv_credits);
+        self.params.set(params);
+        self.negotiation.lock().regions = layout.plan.regions;
+        self.transfers.set_plan(layout.transfers);
+        let sizes = layout.sizes(&params, self.poll_context.load(Relaxed))?;
+        let qp = Qp::new(id, Pd::new(port)?, &sizes, self.clone())?;
+        let first = qp.first_receive();
+        self.qp.populate(qp);
+        let qp = self.qp().ok_or(ENOTCONN)?;
+        qp.post_receives(core::iter::once(first)).1
+    }
+}
+
+/// How a queue pair is laid out on its device.
+struct Layout {
+    plan: Plan,
+    transfers: RwPlan,
+    /// Send requests of the transfers beyond those the core adds by itself.
+    transfer_extra: u32,
+    send_sges: u32,
+}
+
+impl Layout {
+    fn new(params: &Parameters, port: &Port, role: Role) -> Result<Self> {
+        let limits = port.limits();
+        let registers = port.rw_send_wrs(1) > 1;
+        let send_sges = match role {
+            Role::Initiator => 1,
+            Role::Acceptor => TRANSFER_SGES.min(limits.max_send_sge()).max(1),
+        };
+        let device = DeviceLimits {
+            max_qp_wr: limits.max_qp_wr(),
+            max_cqe: limits.max_cqe(),
+            max_send_sge: limits.max_send_sge(),
+            max_recv_sge: limits.max_recv_sge(),
+            max_sge_rd: limits.max_sge_rd().min(send_sges),
+            max_fast_reg_page_list_len: limits.max_fast_reg_pages(),
+        };
+        let pages = sizing::pages_per_context(&device, registers);
+        // A transfer in the direction that does not register takes one request per `send_sges`.
+        let requests = match registers {
+            true => REGISTERED_TRANSFER.max(pages.div_ceil(send_sges)),
+            false => 1,
+        };
+        let page = u32::try_from(PAGE_SIZE)?;
+        let transfers = sizing::rw_plan(params.max_read_write_size, page, pages);
+        let acceptor = role == Role::Acceptor;
+        let wanted = Wanted {
+            send_messages: params.send_credit_target.min(SEND_SLOTS),
+            recv_credits: params.recv_credit_max,
+            regions: if acceptor { 0 } else { u32::from(params.responder_resources) * 2 },
+            rw_contexts: if acceptor { transfers.credits } else { 0 },
+            wr_per_context: requests,
+            send_sges,
+        };
+        let plan = sizing::plan(&wanted, &device).map_err(|_| EINVAL)?;
+        let transfers = transfers.limited(plan.rw_contexts);
+        let by_core = match plan.rw_contexts {
+            0 => 0,
+            contexts => port.rw_send_wrs(contexts),
+        };
+        Ok(Self { plan, transfers, transfer_extra: plan.rw_wr.saturating_sub(by_core), send_sges })
+    }
+
+    fn sizes(&self, params: &Parameters, poll_context: u32) -> Result<Sizes> {
+        let plan = &self.plan;
+        // The queue pair adds one for the drain, the core those for its transfers.
+        let send_requests = plan
+            .send_wr
+            .saturating_sub(plan.rw_wr)
+            .saturating_sub(sizing::SEND_EXTRA)
+            .saturating_add(self.transfer_extra);
+        Ok(Sizes {
+            send_requests,
+            recv_requests: plan.recv_wr.saturating_sub(1),
+            send_entries: plan.send_cqe,
+            recv_entries: plan.recv_cqe,
+            transfers: plan.rw_contexts,
+            send_sges: self.send_sges,
+            send_slots: plan.send_messages,
+            send_size: usize::try_from(params.max_send_size)?,
+            regions: usize::try_from(plan.regions)?,
+            poll_context,
+        })
+    }
+}

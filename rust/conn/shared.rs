@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all connections of the module share: its workqueues and the list of its sockets.
+
+use super::connection::Connection;
+use crate::kern::work::{Service, WorkQueue};
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// The workqueues, named as administrators find them in sysfs.
+pub(crate) struct Queues {
+    /// Negotiation as acceptor.
+    pub(crate) accept: WorkQueue,
+    /// Negotiation as initiator.
+    pub(crate) connect: WorkQueue,
+    /// Phase and keepalive timers.
+    pub(crate) idle: WorkQueue,
+    /// The work that follows a first error. Write-back may wait for it.
+    pub(crate) cleanup: WorkQueue,
+    /// Teardown of children nobody accepted; waits for the other queues.
+    pub(crate) reap: WorkQueue,
+}
+
+/// The module's common state.
+#[pin_data]
+pub(crate) struct Shared {
+    /// The workqueues.
+    pub(crate) queues: Queues,
+    /// Every connection that is not torn down, so that none is left when the module goes.
+    #[pin]
+    sockets: Mutex<KVec<Arc<Connection>>>,
+}
+
+impl Shared {
+    /// Creates the workqueues and an empty list. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let queues = Queues {
+            accept: WorkQueue::new(c"smbdirect-accept", Service::Normal)?,
+            connect: WorkQueue::new(c"smbdirect-connect", Service::Normal)?,
+            idle: WorkQueue::new(c"smbdirect-idle", Service::Normal)?,
+            cleanup: WorkQueue::new(c"smbdirect-cleanup", Service::Reclaim)?,
+            reap: WorkQueue::new(c"smbdirect-reap", Service::Reclaim)?,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                queues,
+                sockets <- new_mutex!(KVec::new(), "Shared::sockets"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Lists a new connection. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn add(&self, connection: &Arc<Connection>) -> Result {
+        Ok(self.sockets.lock().push(connection.clone(), GFP_KERNEL)?)
+    }
+
+    /// Forgets a connection that is torn down. Sleeps.
+    pub(crate) fn remove(&self, connection: &Arc<Connection>) {
+        let mut sockets = self.sockets.lock();
+        let removed = match sockets.iter().position(|other| Arc::ptr_eq(other, connection)) {
+            Some(at) => sockets.remove(at).ok(),
+            None => None,
+        };
+        drop(sockets);
+        drop(removed);
+    }
+
+    /// One of the connections still listed. When the module goes, its users are gone.
+    pub(crate) fn leftover(&self) -> Option<Arc<Connection>> {
+        self.sockets.lock().first().cloned()
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a connection: the work after the first error, and the teardown of its object.
+//!
+//! The cleanup work disconnects, or answers the peer's disconnect at once (R15), and hands a child
+//! nobody accepted to its reap work. The teardown, run by whoever drops the front handle, is
+//! synchronous and bounded (R14): a short grace for the peer's answer, then every source of
+//! callbacks is shut off in turn, the queue pair is drained and destroyed, and the last
+//! references go.
+
+use super::connection::{Connection, CLEANUP, SETUP, TIMER};
+use super::log::log;
+use crate::kern::time::jiffies;
+use crate::kern::wait::Signals;
+use crate::kern::work::{Run, Work};
+use crate::proto::errno;
+use crate::proto::state::Event;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Full};
+use kernel::sync::Arc;
+
+/// How long the teardown waits for the peer to answer the disconnect, milliseconds.
+const GRACE_MS: u32 = 2000;
+
+/// Sets a one-way flag; true for the one who did.
+fn first(flag: &Atomic<i32>) -> bool {
+    flag.xchg(1, Full) == 0
+}
+
+impl Run<CLEANUP> for Connection {
+    fn run(this: Arc<Self>) {
+        this.clean_up();
+        this.reap_child();
+    }
+}
+
+impl Connection {
+    /// What follows the first error. May run more than once.
+    fn clean_up(self: &Arc<Self>) {
+        self.flow.lock().keepalive.stop();
+        Work::<Self, TIMER>::cancel(self);
+        if self.state().is_established() {
+            self.disconnect();
+        } else {
+            self.on(Event::Closed);
+        }
+        self.fail_children();
+        self.wake_all();
+    }
+
+    /// Begins the disconnect handshake, or answers the peer's, once.
+    fn disconnect(self: &Arc<Self>) {
+        if !first(&self.disconnect_sent) {
+            return;
+        }
+        self.on(Event::Disconnecting);
+        let result = self.id().ok_or(ENOTCONN).and_then(|id| id.disconnect());
+        if let Err(error) = result {
+            // A refused disconnect counts as done (R16).
+            log!(self, Info, Event, "disconnect refused: {:?}", error);
+            self.on(Event::Disconnected);
+        }
+    }
+
+    /// Ends the connection in the background. Any context.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
+        self.fail(errno::ESHUTDOWN, None);
+    }
+
+    /// Ends everything; afterwards nothing of the connection runs. Process context. Only the first
+    /// call does something.
+    pub(crate) fn tear_down(self: &Arc<Self>) {
+        if !first(&self.torn_down) {
+            return;
+        }
+        self.fail(errno::ESHUTDOWN, None);
+        Work::<Self, CLEANUP>::disable(self);
+        self.clean_up();
+        let grace = jiffies(GRACE_MS).try_into().ok();
+        let over = || self.state().is_over().then_some(());
+        if self.status_wait.wait(Signals::Ignore, grace, over).is_err() {
+            log!(self, Info, Event, "peer does not answer the disconnect");
+            self.on(Event::Disconnected);
+        }
+        let id = self.id.lock().take();
+        if let Some(id) = &id {
+            id.silence();
+        }
+        Work::<Self, SETUP>::disable(self);
+        Work::<Self, TIMER>::disable(self);
+        self.drop_children();
+        if let Some(qp) = self.qp() {
+            qp.close();
+            self.pool.detach(qp);
+        }
+        self.wake_all();
+        self.on(Event::Destroyed);
+        drop(id);
+        self.shared.remove(self);
+    }
+}

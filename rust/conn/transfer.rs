@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server's RDMA transfers: the peer's descriptors, cut to what the device can do at a time.
+//!
+//! A transfer needs contexts of the core (`rdma_rw`), of which a connection has a fixed number. A
+//! batch takes all its contexts in one step and holds none while it waits, so parallel callers
+//! cannot block each other (R42); callers get their turn in order. The call is synchronous: when
+//! it returns nothing refers to the buffer (B8).
+
+use super::connection::Connection;
+use super::log::log;
+use crate::kern::irq_lock::{new_irq_lock, IrqLock};
+use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::proto::descriptor::Walk;
+use crate::proto::errno;
+use crate::proto::sizing::RwPlan;
+use crate::rdma::dma::Direction;
+use crate::rdma::qp::Qp;
+use crate::rdma::rw::{self, LocalBuffer, Segment, TransferError};
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// Contexts at hand.
+struct Contexts {
+    plan: RwPlan,
+    free: u32,
+}
+
+/// The RDMA transfers of a connection.
+#[pin_data]
+pub(crate) struct Transfers {
+    #[pin]
+    contexts: IrqLock<Contexts>,
+    /// Waiting for contexts.
+    #[pin]
+    pub(crate) wait: WaitQueue,
+    /// Whose turn it is to wait.
+    #[pin]
+    turn: Mutex<()>,
+}
+
+/// Segments of one chain; bounds the memory of a batch.
+const MAX_SEGMENTS: usize = 64;
+
+impl Transfers {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        let none = Contexts { plan: RwPlan { pages_per_credit: 1, credits: 0 }, free: 0 };
+        pin_init!(Self {
+            contexts <- new_irq_lock!(none, c"Transfers::contexts"),
+            wait <- new_wait_queue!(c"Transfers::wait"),
+            turn <- new_mutex!((), "Transfers::turn"),
+        })
+    }
+
+    /// Sets what the queue pair was made for.
+    pub(crate) fn set_plan(&self, plan: RwPlan) {
+        *self.contexts.lock() = Contexts { plan, free: plan.credits };
+    }
+
+    fn plan(&self) -> RwPlan {
+        self.contexts.lock().plan
+    }
+
+    /// Takes `count` contexts at once, waiting for them in turn.
+    fn take(&self, connection: &Connection, count: u32) -> Result {
+        let _turn = self.turn.lock();
+        let outcome = self.wait.wait(Signals::Heed, None, || {
+            if !connection.is_connected() {
+                return Some(Err(ENOTCONN));
+            }
+            let mut contexts = self.contexts.lock();
+            let left = contexts.free.checked_sub(count)?;
+            contexts.free = left;
+            Some(Ok(()))
+        });
+        outcome.unwrap_or(Err(ERESTARTSYS))
+    }
+
+    fn put(&self, count: u32) {
+        let mut contexts = self.contexts.lock();
+        contexts.free = contexts.free.saturating_add(count);
+        drop(contexts);
+        self.wait.wake_all();
+    }
+}
+
+/// The next segments that fit the contexts there are, and the contexts they take.
+fn next_batch(
+    walk: &mut Walk<'_>,
+    buffer: &LocalBuffer<'_>,
+    plan: &RwPlan,
+    offset: &mut usize,
+    segments: &mut KVec<Segment>,
+) -> Result<u32> {
+    let mut taken = 0u32;
+    while segments.len() < MAX_SEGMENTS {
+        let pages = plan.credits.saturating_sub(taken).saturating_mul(plan.pages_per_credit);
+        // The first page may be used in part only.
+        let limit = usize::try_from(pages)?
+            .saturating_mul(PAGE_SIZE)
+            .saturating_sub(buffer.offset_in_page(*offset));
+        if limit == 0 {
+            break;
+        }
+        let Some(piece) = walk.next_up_to(u32::try_from(limit).unwrap_or(u32::MAX)) else { break };
+        let len = usize::try_from(piece.length)?;
+        let at = usize::try_from(piece.local_offset)?;
+        taken = taken.saturating_add(plan.credits_for(u32::try_from(buffer.pages(at, len))?));
+        *offset = at.saturating_add(len);
+        let segment = Segment {
+            offset: at,
+            len,
+            remote_address: piece.remote_addr,
+            remote_key: piece.rkey,
+        };
+        segments.push(segment, GFP_KERNEL)?;
+    }
+    Ok(taken.min(plan.credits))
+}
+
+impl Connection {
+    /// Moves a whole buffer from or to the memory the peer described. Sleeps.
+    ///
+    /// `descriptors` is peer data; it is copied before it is looked at.
+    ///
+    /// # Errors
+    ///
+    /// * `-ENOTCONN`: the connection is over. `-ERESTARTSYS`: a signal before anything was posted.
+    /// * `-EINVAL`: larger than negotiated, or descriptors that are malformed or too short.
+    /// * `-EIO`: a request failed; the connection ends. `-ENOMEM`.
+    pub(crate) fn transfer(
+        self: &Arc<Self>,
+        buffer: &LocalBuffer<'_>,
+        descriptors: &[u8],
+        direction: Direction,
+    ) -> Result {
+        self.require_connected()?;
+        let qp = self.qp().ok_or(ENOTCONN)?;
+        let len = u32::try_from(buffer.len()).map_err(|_| EINVAL)?;
+        if len > self.params.get().max_read_write_size {
+            log!(self, Error, Rw, "transfer of {} bytes exceeds the negotiated size", len);
+            return Err(EINVAL);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let _scope = crate::kern::noio::NoIo::enter();
+        let mut copy = KVVec::with_capacity(descriptors.len(), GFP_KERNEL)?;
+        copy.extend_from_slice(descriptors, GFP_KERNEL)?;
+        let mut walk = Walk::new(&copy, len).map_err(|error| {
+            log!(self, Error, Rw, "transfer refused: {}", error.text());
+            EINVAL
+        })?;
+        let plan = self.transfers.plan();
+        let mut segments = KVec::with_capacity(MAX_SEGMENTS.min(copy.len()), GFP_KERNEL)?;
+        let mut offset = 0;
+        while walk.left() > 0 {
+            segments.clear();
+            let contexts = next_batch(&mut walk, buffer, &plan, &mut offset, &mut segments)?;
+            if segments.is_empty() {
+                return Err(EINVAL);
+            }
+            self.transfers.take(self, contexts)?;
+            let result = self.run_batch(qp, buffer, &segments, direction);
+            self.transfers.put(contexts);
+            result?;
+        }
+        Ok(())
+    }
+
+    fn run_batch(
+        self: &Arc<Self>,
+        qp: &Qp<Self>,
+        buffer: &LocalBuffer<'_>,
+        segments: &[Segment],
+        direction: Direction,
+    ) -> Result {
+        let mut rooms = self.rooms();
+        let wait = || {
+            let seen = core::mem::replace(&mut rooms, self.rooms());
+            self.wait_for_room(seen)
+        };
+        match rw::transfer(qp, buffer, segments, direction, wait) {
+            Ok(()) => Ok(()),
+            Err(TransferError::NotStarted(error)) => Err(error),
+            Err(TransferError::Post(error)) => {
+                if self.fail(error.to_errno(), None) {
+                    log!(self, Error, Rw, "post of a transfer failed: {:?}", error);
+                }
+                Err(error)
+            }
+            Err(TransferError::Completion(status)) => {
+                if !status.is_flush() && self.fail(errno::EIO, None) {
+                    log!(self, Error, Rw, "transfer failed: {}", status.text());
+                }
+                Err(EIO)
+            }
+        }
+    }
+}

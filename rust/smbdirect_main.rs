@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SMB Direct (SMB3 over RDMA, MS-SMBD) for Linux, in Rust.
+//!
+//! This module is the transport under `mount -t cifs -o rdma` and ksmbd: reliable RDMA connections
+//! that carry messages under a credit protocol, and RDMA READ and WRITE of registered memory. It
+//! offers the functions of `include/linux/smbdirect.h` and nothing else.
+//!
+//! ```text
+//!        cifs, ksmbd
+//!            |  28 functions, namespace SMBDIRECT
+//!           abi       pointers in, Result out
+//!            |
+//!          conn       the engine: ordering, locks, timers, pools, teardown
+//!          |   \
+//!       proto   rdma  decisions (no kernel) | safe verbs (no SMB)
+//!                 \
+//!                 kern          what the kernel crate lacks
+//!                   \
+//!                   bindings
+//! ```
+//!
+//! Dependencies only point down. `proto` is pure and is tested on the host by the million;
+//! `conn` contains no `unsafe`.
+
+mod abi;
+mod bindings;
+mod conn;
+mod kern;
+mod proto;
+mod rdma;
+
+use kernel::prelude::*;
+
+module! {
+    type: SmbDirect,
+    name: "smbdirect",
+    authors: ["The smbdirect-rs authors"],
+    description: "SMB Direct transport (SMB3 over RDMA), in Rust",
+    license: "GPL",
+}
+
+/// The module. The order of the fields is their drop order: no new devices, then no sockets.
+struct SmbDirect {
+    _client: rdma::client::Client,
+    _running: abi::state::Running,
+}
+
+impl kernel::Module for SmbDirect {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let running = abi::state::Running::start()?;
+        let client = rdma::client::Client::register()?;
+        pr_info!("SMB Direct in Rust, ready for cifs and ksmbd\n");
+        Ok(Self { _client: client, _running: running })
+    }
+}
