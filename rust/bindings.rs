@@ -11,6 +11,7 @@
     clippy::pedantic,
     clippy::undocumented_unsafe_blocks,
     dead_code,
+    improper_ctypes,
     missing_docs,
     non_camel_case_types,
     non_snake_case,

@@ -49,14 +49,12 @@ void smbd_init_delayed_work(struct delayed_work *dwork, work_func_t func, const 
 	timer_init_key(&dwork->timer, delayed_work_timer_fn, TIMER_IRQSAFE, name, timer_key);
 }
 
-struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim, bool high_priority)
+struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim)
 {
 	unsigned int flags = WQ_SYSFS | WQ_PERCPU | WQ_POWER_EFFICIENT;
 
 	if (reclaim)
-		flags |= WQ_MEM_RECLAIM;
-	if (high_priority)
-		flags |= WQ_HIGHPRI;
+		flags |= WQ_MEM_RECLAIM | WQ_HIGHPRI;
 	return alloc_workqueue("%s", flags, 0, name);
 }
 

@@ -51,6 +51,9 @@ impl kernel::Module for SmbDirect {
         let running = abi::state::Running::start()?;
         let client = rdma::client::Client::register()?;
         pr_info!("SMB Direct in Rust, ready for cifs and ksmbd\n");
-        Ok(Self { _client: client, _running: running })
+        Ok(Self {
+            _client: client,
+            _running: running,
+        })
     }
 }

@@ -53,7 +53,9 @@ unsafe extern "C" fn smbdirect_init_send_batch_storage(
     // SAFETY: The caller's promise; the storage is large enough and more than aligned.
     unsafe {
         storage.write_bytes(0, 1);
-        storage.cast::<Batch>().write(Batch::new(need_invalidate_rkey.then_some(remote_key)));
+        storage
+            .cast::<Batch>()
+            .write(Batch::new(need_invalidate_rkey.then_some(remote_key)));
     }
     storage.cast()
 }
@@ -174,7 +176,11 @@ unsafe extern "C" fn smbdirect_connection_rdma_xmit(
     desc_len: usize,
     is_read: bool,
 ) -> c_int {
-    let direction = if is_read { Direction::FromDevice } else { Direction::ToDevice };
+    let direction = if is_read {
+        Direction::FromDevice
+    } else {
+        Direction::ToDevice
+    };
     // SAFETY: The caller's promise.
     let (connection, buffer) =
         unsafe { (handle::socket(sc), LocalBuffer::new(buf.cast(), buf_len)) };

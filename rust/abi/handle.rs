@@ -36,7 +36,9 @@ pub(super) fn give_socket(socket: Socket) -> *mut smbdirect_socket {
 /// * `raw` came from [`give_socket`] and was not given to [`take_socket`].
 pub(super) unsafe fn socket(raw: *mut smbdirect_socket) -> Borrowed<Connection> {
     // SAFETY: The consumer's pointer owns a reference, which is left to it.
-    Borrowed(ManuallyDrop::new(unsafe { Arc::from_raw(raw.cast_const().cast()) }))
+    Borrowed(ManuallyDrop::new(unsafe {
+        Arc::from_raw(raw.cast_const().cast())
+    }))
 }
 
 /// Takes a socket back from a consumer.
@@ -61,7 +63,9 @@ pub(super) fn give_region(region: Arc<Region>) -> *mut smbdirect_mr_io {
 /// * `raw` came from [`give_region`] and was not given to [`take_region`].
 pub(super) unsafe fn region(raw: *mut smbdirect_mr_io) -> Borrowed<Region> {
     // SAFETY: The consumer's pointer owns a reference, which is left to it.
-    Borrowed(ManuallyDrop::new(unsafe { Arc::from_raw(raw.cast_const().cast()) }))
+    Borrowed(ManuallyDrop::new(unsafe {
+        Arc::from_raw(raw.cast_const().cast())
+    }))
 }
 
 /// Takes a region back from a consumer.

@@ -11,12 +11,8 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-type Needed = unsafe extern "C" fn(
-    *mut bindings::smbdirect_socket,
-    *mut c_void,
-    c_uint,
-    c_uint,
-) -> bool;
+type Needed =
+    unsafe extern "C" fn(*mut bindings::smbdirect_socket, *mut c_void, c_uint, c_uint) -> bool;
 type Print = unsafe extern "C" fn(
     *mut bindings::smbdirect_socket,
     *const c_char,
@@ -44,7 +40,12 @@ impl Sink for Callbacks {
         // CAST: The discriminants are the values of the interface.
         // SAFETY: The consumer's function and argument, valid until release.
         unsafe {
-            (self.needed)(whose.cast_mut().cast(), self.private, level as c_uint, class as c_uint)
+            (self.needed)(
+                whose.cast_mut().cast(),
+                self.private,
+                level as c_uint,
+                class as c_uint,
+            )
         }
     }
 
@@ -91,7 +92,14 @@ unsafe extern "C" fn smbdirect_socket_set_logging(
     };
     // SAFETY: The caller's promise.
     let connection = unsafe { handle::socket(sc) };
-    match Arc::new(Callbacks { private, needed, print }, GFP_KERNEL) {
+    match Arc::new(
+        Callbacks {
+            private,
+            needed,
+            print,
+        },
+        GFP_KERNEL,
+    ) {
         Ok(callbacks) => connection.set_sink(callbacks),
         Err(_) => pr_warn!("no memory for logging callbacks\n"),
     }

@@ -11,7 +11,6 @@ use crate::bindings::{
 };
 use crate::conn::mr::Region;
 use crate::rdma::mr::Memory;
-use kernel::prelude::*;
 
 /// Registers a request's memory; with `writing` the peer will write it. Null fails the request
 /// only. Whether the peer will invalidate is not taken on trust, so `need_invalidate` is not
@@ -52,7 +51,8 @@ unsafe extern "C" fn smbdirect_mr_io_fill_buffer_descriptor(
     // SAFETY: The caller's promise; the descriptor is 16 plain bytes.
     unsafe {
         let bytes = handle::region(mr).descriptor().encode();
-        v1.cast::<[u8; crate::proto::pdu::DESCRIPTOR_LEN]>().write(bytes);
+        v1.cast::<[u8; crate::proto::pdu::DESCRIPTOR_LEN]>()
+            .write(bytes);
     }
 }
 

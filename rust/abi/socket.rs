@@ -233,7 +233,11 @@ unsafe extern "C" fn smbdirect_connect_sync(
 ) -> c_int {
     // SAFETY: The caller's promise.
     let (connection, address) = unsafe { (handle::socket(sc), Address::new(dst)) };
-    errno(connection.connect(&address).and_then(|()| connection.wait_connected()))
+    errno(
+        connection
+            .connect(&address)
+            .and_then(|()| connection.wait_connected()),
+    )
 }
 
 /// Starts listening.

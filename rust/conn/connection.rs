@@ -269,7 +269,9 @@ impl Connection {
     /// The first error ends the connection; later ones only add what they know about the status.
     /// Returns whether this was the first. Any context.
     pub(crate) fn fail(self: &Arc<Self>, errno: i32, forced: Option<Status>) -> bool {
-        let Some((old, _)) = self.on(Event::Fail { errno, forced }) else { return false };
+        let Some((old, _)) = self.on(Event::Fail { errno, forced }) else {
+            return false;
+        };
         let first = old.first_error().is_none();
         self.wake_all();
         if first {
@@ -281,7 +283,14 @@ impl Connection {
     /// [`fail`](Self::fail) because the peer broke a rule; says which one.
     pub(crate) fn fail_rule(self: &Arc<Self>, rule: Rule) {
         if self.fail(crate::proto::errno::ECONNABORTED, None) {
-            log!(self, Error, Event, "peer broke rule {}: {}", rule.id(), rule.text());
+            log!(
+                self,
+                Error,
+                Event,
+                "peer broke rule {}: {}",
+                rule.id(),
+                rule.text()
+            );
         }
     }
 
@@ -310,7 +319,6 @@ impl Connection {
         counter.add(by, Relaxed);
     }
 }
-
 
 impl Statistics {
     fn new() -> Self {

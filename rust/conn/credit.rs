@@ -109,5 +109,4 @@ impl Connection {
             self.send_empty();
         }
     }
-
 }

@@ -7,7 +7,6 @@
 
 use super::connection::Connection;
 use kernel::ffi::c_uint;
-use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
 use kernel::seq_print;
 use kernel::sync::atomic::{Acquire, Relaxed};
@@ -27,17 +26,34 @@ impl Connection {
     fn show_parameters(&self, threshold: c_uint, m: &SeqFile) {
         let (params, status) = (self.params.get(), self.state().status());
         let keep_alive_seconds = params.keepalive_interval_msec / MSEC_PER_SEC;
-        seq_print!(m, "\nSMBDirect protocol version: 0x{:x} transport status: {} ({})",
-            crate::proto::pdu::VERSION, status.name(), status.number());
-        seq_print!(m, "\nConn receive_credit_max: {} send_credit_target: {} max_send_size: {}",
-            { params.recv_credit_max }, { params.send_credit_target }, { params.max_send_size });
-        seq_print!(m,
+        seq_print!(
+            m,
+            "\nSMBDirect protocol version: 0x{:x} transport status: {} ({})",
+            crate::proto::pdu::VERSION,
+            status.name(),
+            status.number()
+        );
+        seq_print!(
+            m,
+            "\nConn receive_credit_max: {} send_credit_target: {} max_send_size: {}",
+            { params.recv_credit_max },
+            { params.send_credit_target },
+            { params.max_send_size }
+        );
+        seq_print!(
+            m,
             "\nConn max_fragmented_recv_size: {} max_fragmented_send_size: {} max_receive_size:{}",
-            { params.max_fragmented_recv_size }, { params.max_fragmented_send_size },
-            { params.max_recv_size });
-        seq_print!(m,
+            { params.max_fragmented_recv_size },
+            { params.max_fragmented_send_size },
+            { params.max_recv_size }
+        );
+        seq_print!(
+            m,
             "\nConn keep_alive_interval: {} max_readwrite_size: {} rdma_readwrite_threshold: {}",
-            keep_alive_seconds, { params.max_read_write_size }, threshold);
+            keep_alive_seconds,
+            { params.max_read_write_size },
+            threshold
+        );
     }
 
     fn show_queues(&self, m: &SeqFile) {
@@ -47,17 +63,26 @@ impl Connection {
             counters.taken_receives.load(Relaxed), counters.returned_receives.load(Relaxed),
             counters.empty_sends.load(Relaxed));
         let buffers = self.receive.lock().queue.len();
-        seq_print!(m,
+        seq_print!(
+            m,
             "\nRead Queue count_enqueue_reassembly_queue: {} count_dequeue_reassembly_queue: {} \
              reassembly_data_length: {} reassembly_queue_length: {}",
-            counters.enqueued.load(Relaxed), counters.dequeued.load(Relaxed),
-            self.queued.load(Acquire), buffers);
+            counters.enqueued.load(Relaxed),
+            counters.dequeued.load(Relaxed),
+            self.queued.load(Acquire),
+            buffers
+        );
         let credits = self.flow.lock().credits;
-        seq_print!(m,
+        seq_print!(
+            m,
             "\nCurrent Credits send_credits: {} receive_credits: {} receive_credit_target: {}",
-            credits.send_credits(), credits.outstanding(), credits.receive_target());
+            credits.send_credits(),
+            credits.outstanding(),
+            credits.receive_target()
+        );
         let pending = self.qp().map_or(0, |qp| qp.sends_inflight());
-        seq_print!(m, "\nPending send_pending: {}", pending);
+        // The space at the end is part of the text.
+        seq_print!(m, "\nPending send_pending: {} ", pending);
     }
 
     fn show_regions(&self, m: &SeqFile) {
@@ -66,9 +91,18 @@ impl Connection {
             Some(qp) if qp.pd().port().limits().sg_gaps() => 1,
             _ => 0,
         };
-        seq_print!(m, "\nMR responder_resources: {} max_frmr_depth: {} mr_type: 0x{:x}",
-            { params.responder_resources }, { params.max_frmr_depth }, kind);
-        seq_print!(m, "\nMR mr_ready_count: {} mr_used_count: {}",
-            self.pool.free_count(), self.pool.used_count());
+        seq_print!(
+            m,
+            "\nMR responder_resources: {} max_frmr_depth: {} mr_type: 0x{:x}",
+            { params.responder_resources },
+            { params.max_frmr_depth },
+            kind
+        );
+        seq_print!(
+            m,
+            "\nMR mr_ready_count: {} mr_used_count: {}",
+            self.pool.free_count(),
+            self.pool.used_count()
+        );
     }
 }

@@ -47,7 +47,9 @@ struct Children {
 
 impl Children {
     fn position(&self, child: &Arc<Connection>) -> Option<usize> {
-        self.queued.iter().position(|queued| queued.socket.is(child))
+        self.queued
+            .iter()
+            .position(|queued| queued.socket.is(child))
     }
 
     fn take(&mut self, at: usize) -> Option<Socket> {
@@ -67,7 +69,11 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new() -> impl PinInit<Self> {
-        let none = Children { backlog: 0, queued: KVec::new(), reaping: 0 };
+        let none = Children {
+            backlog: 0,
+            queued: KVec::new(),
+            reaping: 0,
+        };
         pin_init!(Self {
             children <- new_irq_lock!(none, c"Queue::children"),
             ready <- new_wait_queue!(c"Queue::ready"),
@@ -96,8 +102,14 @@ impl Queue {
         if children.queued.len().saturating_add(children.reaping) >= children.backlog {
             return Err(socket);
         }
-        let child = Child { socket, stage: Stage::Pending };
-        children.queued.push_within_capacity(child).map_err(|error| error.0.socket)
+        let child = Child {
+            socket,
+            stage: Stage::Pending,
+        };
+        children
+            .queued
+            .push_within_capacity(child)
+            .map_err(|error| error.0.socket)
     }
 
     /// Marks a child as ready; false when it is not queued any more.
@@ -115,16 +127,24 @@ impl Queue {
     /// Takes the oldest ready child, and tells whether another one is ready.
     fn take_ready(&self) -> Option<(Socket, bool)> {
         let mut children = self.children.lock();
-        let at = children.queued.iter().position(|child| child.stage == Stage::Ready)?;
+        let at = children
+            .queued
+            .iter()
+            .position(|child| child.stage == Stage::Ready)?;
         let socket = children.take(at)?;
-        let more = children.queued.iter().any(|child| child.stage == Stage::Ready);
+        let more = children
+            .queued
+            .iter()
+            .any(|child| child.stage == Stage::Ready);
         Some((socket, more))
     }
 
     /// Marks a failed child for its reap work; false when the queue does not own it.
     fn doom(&self, child: &Arc<Connection>) -> bool {
         let mut children = self.children.lock();
-        let Some(at) = children.position(child) else { return false };
+        let Some(at) = children.position(child) else {
+            return false;
+        };
         match children.queued.get_mut(at) {
             Some(queued) if queued.stage != Stage::Doomed => {
                 queued.stage = Stage::Doomed;
@@ -152,13 +172,24 @@ impl Queue {
     /// Takes any child that is not doomed.
     fn take_any(&self) -> Option<Socket> {
         let mut children = self.children.lock();
-        let at = children.queued.iter().position(|child| child.stage != Stage::Doomed)?;
+        let at = children
+            .queued
+            .iter()
+            .position(|child| child.stage != Stage::Doomed)?;
         children.take(at)
     }
 
     /// References to all queued children.
     fn connection(&self, at: usize) -> Option<Arc<Connection>> {
-        Some(self.children.lock().queued.get(at)?.socket.connection().clone())
+        Some(
+            self.children
+                .lock()
+                .queued
+                .get(at)?
+                .socket
+                .connection()
+                .clone(),
+        )
     }
 
     fn is_empty(&self) -> bool {
@@ -171,7 +202,9 @@ impl Run<REAP> for Connection {
     fn run(this: Arc<Self>) {
         let parent = this.parent.lock().take();
         let Some(parent) = parent else { return };
-        let Some(socket) = parent.children.take_doomed(&this) else { return };
+        let Some(socket) = parent.children.take_doomed(&this) else {
+            return;
+        };
         drop(socket);
         drop(this);
         parent.children.reaped();
@@ -206,7 +239,13 @@ impl Connection {
             self.fail(ENETDOWN.to_errno(), None);
             return;
         }
-        log!(self, Info, Event, "event {:?} on a listener ignored", event.kind);
+        log!(
+            self,
+            Info,
+            Event,
+            "event {:?} on a listener ignored",
+            event.kind
+        );
     }
 
     /// Somebody wants to connect. In the listener's handler.
@@ -227,7 +266,9 @@ impl Connection {
         // From here on the child is torn down when this is dropped.
         let socket = Socket::new(child.clone());
         child.params.set(params);
-        child.poll_context.store(self.poll_context.load(Relaxed), Relaxed);
+        child
+            .poll_context
+            .store(self.poll_context.load(Relaxed), Relaxed);
         if let Some(sink) = self.sink() {
             child.set_sink(sink.clone());
         }
@@ -244,7 +285,13 @@ impl Connection {
         };
         *child.id.lock() = Some(id.clone());
         if let Err(error) = child.accept_request(&id, request.link(), &request.event) {
-            log!(self, Error, Event, "incoming connection failed: {:?}", error);
+            log!(
+                self,
+                Error,
+                Event,
+                "incoming connection failed: {:?}",
+                error
+            );
             // The id is the child's now: reject here, the reap work destroys it.
             let _ = id.reject();
             child.fail(error.to_errno(), None);
@@ -270,7 +317,9 @@ impl Connection {
 
     /// Passes the listener's error to its children.
     pub(crate) fn fail_children(&self) {
-        let Some(errno) = self.state().first_error() else { return };
+        let Some(errno) = self.state().first_error() else {
+            return;
+        };
         let mut at = 0;
         while let Some(child) = self.children.connection(at) {
             child.fail(errno, None);
@@ -301,7 +350,9 @@ impl Connection {
         loop {
             let left = timeout.map(|timeout| {
                 let spent = u32::try_from(now_ms().saturating_sub(start)).unwrap_or(u32::MAX);
-                timeout.saturating_sub(jiffies(spent).try_into().unwrap_or(c_long::MAX)).max(0)
+                timeout
+                    .saturating_sub(jiffies(spent).try_into().unwrap_or(c_long::MAX))
+                    .max(0)
             });
             let outcome = self.children.ready.wait(Signals::Heed, left, || {
                 if self.state().status() != Status::Listening {

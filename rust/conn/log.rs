@@ -24,7 +24,6 @@ pub(crate) enum Level {
 #[repr(u32)]
 #[allow(missing_docs)] // The names are those of the interface.
 pub(crate) enum Class {
-    Read = 0x4,
     Send = 0x10,
     Recv = 0x20,
     KeepAlive = 0x40,

@@ -20,7 +20,8 @@ use crate::kern::ring::Ring;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use crate::proto::pdu::BufferDescriptor;
 use crate::rdma::mr::{MapError, Memory, Mr};
-use crate::rdma::qp::{PostError, Qp};
+use crate::rdma::post::PostError;
+use crate::rdma::qp::Qp;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
@@ -131,7 +132,13 @@ impl Pool {
     /// Waits for a free region; [`None`] when the connection is over or a signal came.
     fn take(&self, connection: &Connection) -> Option<Arc<Region>> {
         if self.free.lock().is_empty() && self.exhausted.xchg(1, kernel::sync::atomic::Full) == 0 {
-            log!(connection, Info, Mr, "all {} memory regions are in use", self.used_count());
+            log!(
+                connection,
+                Info,
+                Mr,
+                "all {} memory regions are in use",
+                self.used_count()
+            );
         }
         let outcome = self.ready.wait(Signals::Heed, None, || {
             if !connection.is_connected() {
@@ -165,7 +172,11 @@ impl Pool {
 
 impl Region {
     fn new(connection: Arc<Connection>, region: Arc<Mr>) -> Result<Arc<Self>> {
-        let attached = Attached { connection, region, bytes: 0 };
+        let attached = Attached {
+            connection,
+            region,
+            bytes: 0,
+        };
         Arc::pin_init(
             pin_init!(Self {
                 phase <- new_irq_lock!(Phase::Ready, c"Region::phase"),
@@ -203,7 +214,8 @@ impl Region {
         let qp = attached.connection.qp().ok_or(MapError::Failed(ENOTCONN))?;
         attached.bytes = attached.region.map(memory)?;
         *self.phase.lock() = Phase::Registered(attached.region.key());
-        qp.queue_registration(&attached.region).inspect_err(|_| attached.region.unmap())?;
+        qp.queue_registration(&attached.region)
+            .inspect_err(|_| attached.region.unmap())?;
         Ok(())
     }
 
@@ -224,7 +236,9 @@ impl Region {
     /// Ends a request's use: returns when the peer cannot reach the memory any more.
     pub(crate) fn deregister(self: Arc<Self>) {
         let attached = self.attached.lock();
-        let Some(parts) = attached.as_ref() else { return };
+        let Some(parts) = attached.as_ref() else {
+            return;
+        };
         let connection = parts.connection.clone();
         let reusable = match connection.qp() {
             Some(qp) => self.end(&connection, qp, &parts.region),
@@ -240,12 +254,7 @@ impl Region {
     }
 
     /// Takes the registration out of force and unmaps; false when the region had to be given up.
-    fn end(
-        &self,
-        connection: &Arc<Connection>,
-        qp: &Qp<Connection>,
-        region: &Arc<Mr>,
-    ) -> bool {
+    fn end(&self, connection: &Arc<Connection>, qp: &Qp<Connection>, region: &Arc<Mr>) -> bool {
         let never_posted = qp.unqueue_registration(region);
         if never_posted || *self.phase.lock() == Phase::Invalidated {
             region.unmap();
@@ -273,7 +282,13 @@ impl Region {
                 Err(PostError::Full) => connection.wait_for_room(rooms)?,
                 Err(PostError::Failed(error)) => {
                     if connection.fail(error.to_errno(), None) {
-                        log!(connection, Error, Mr, "post of an invalidation failed: {:?}", error);
+                        log!(
+                            connection,
+                            Error,
+                            Mr,
+                            "post of an invalidation failed: {:?}",
+                            error
+                        );
                     }
                     return Err(error);
                 }

@@ -19,10 +19,14 @@ use crate::proto::keepalive::Action;
 use crate::proto::negotiate::{self, Accept, Negotiated};
 use crate::proto::pdu::{RESPONSE_LEN, STATUS_INSUFFICIENT_RESOURCES};
 use crate::proto::state::Status;
-use crate::rdma::qp::{Message, Received};
+use crate::rdma::post::{Message, PostError};
+use crate::rdma::receive::Received;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+
+/// Memory regions per READ the peer may start at a time.
+pub(crate) const REGIONS_PER_READ: u32 = 2;
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +50,13 @@ pub(crate) struct Negotiation {
 
 impl Negotiation {
     pub(crate) fn new() -> Self {
-        Self { role: Role::Initiator, message: None, established: false, started: false, regions: 0 }
+        Self {
+            role: Role::Initiator,
+            message: None,
+            established: false,
+            started: false,
+            regions: 0,
+        }
     }
 
     /// Which end this is.
@@ -151,13 +161,23 @@ impl Connection {
     fn post_control(self: &Arc<Self>, bytes: &[u8]) -> Result {
         let qp = self.qp().ok_or(ENOTCONN)?;
         let mut slot = qp.take_send_slot().ok_or(ENOBUFS)?;
-        qp.send_bytes(&mut slot).get_mut(..bytes.len()).ok_or(EIO)?.copy_from_slice(bytes);
+        qp.send_bytes(&mut slot)
+            .get_mut(..bytes.len())
+            .ok_or(EIO)?
+            .copy_from_slice(bytes);
         let mut messages = KVec::with_capacity(1, GFP_KERNEL)?;
-        messages.push(Message { slot, len: bytes.len() }, GFP_KERNEL)?;
-        qp.post_messages(&mut messages, None, true).map_err(|error| match error {
-            crate::rdma::qp::PostError::Full => ENOBUFS,
-            crate::rdma::qp::PostError::Failed(error) => error,
-        })
+        messages.push(
+            Message {
+                slot,
+                len: bytes.len(),
+            },
+            GFP_KERNEL,
+        )?;
+        qp.post_messages(&mut messages, None, true)
+            .map_err(|error| match error {
+                PostError::Full => ENOBUFS,
+                PostError::Failed(error) => error,
+            })
     }
 
     /// The peer's message.
@@ -175,16 +195,26 @@ impl Connection {
             negotiate::initiate(bytes, &own, own.max_frmr_depth, page, own.recv_credit_max);
         let negotiated = result.map_err(|refusal| {
             let (id, text) = (refusal.rule.id(), refusal.rule.text());
-            log!(self, Error, Negotiate, "negotiation failed: {}: {}", id, text);
+            log!(
+                self,
+                Error,
+                Negotiate,
+                "negotiation failed: {}: {}",
+                id,
+                text
+            );
             crate::kern::errno::error(refusal.errno)
         })?;
-        let regions = self.negotiation.lock().regions;
+        // Planned before the peer said how many READs it starts at a time.
+        let planned = self.negotiation.lock().regions;
+        let regions = planned.min(u32::from(own.responder_resources) * REGIONS_PER_READ);
         if own.responder_resources == 0 || regions == 0 {
             log!(self, Error, Negotiate, "peer offers no RDMA read depth");
             return Err(EINVAL);
         }
         let qp = self.qp().ok_or(ENOTCONN)?;
-        self.pool.fill(self, qp, regions, negotiated.params.max_frmr_depth)?;
+        self.pool
+            .fill(self, qp, regions, negotiated.params.max_frmr_depth)?;
         self.take_over(&negotiated)?;
         self.receive_data(&negotiated)?;
         self.advance(Status::Connected)?;
@@ -204,7 +234,14 @@ impl Connection {
             match negotiate::accept(bytes.get(..len).ok_or(EIO)?, &own, own.recv_credit_max) {
                 Accept::Proceed(negotiated) => negotiated,
                 Accept::Terminate(rule) => {
-                    log!(self, Error, Negotiate, "negotiation failed: {}: {}", rule.id(), rule.text());
+                    log!(
+                        self,
+                        Error,
+                        Negotiate,
+                        "negotiation failed: {}: {}",
+                        rule.id(),
+                        rule.text()
+                    );
                     return Err(ECONNABORTED);
                 }
                 Accept::Refuse(response) => return self.refuse(&response, errno::EOPNOTSUPP),
@@ -216,16 +253,24 @@ impl Connection {
 
     /// Sends a failure response and ends the connection once it is sent.
     fn refuse(self: &Arc<Self>, response: &[u8], errno: i32) -> Result {
-        log!(self, Error, Negotiate, "negotiation refused with a failure response: {}", errno);
+        log!(
+            self,
+            Error,
+            Negotiate,
+            "negotiation refused with a failure response: {}",
+            errno
+        );
         self.post_control(response)?;
         // The disconnect flushes the send queue, so the response must complete first. A peer that
         // does not take it only delays its own end.
         if let Some(qp) = self.qp() {
             let limit = self.params.get().keepalive_timeout_msec;
             let limit = crate::kern::time::jiffies(limit).try_into().ok();
-            let _ = self.send_wait.wait(crate::kern::wait::Signals::Ignore, limit, || {
-                (qp.sends_inflight() == 0 || self.is_dead()).then_some(())
-            });
+            let _ = self
+                .send_wait
+                .wait(crate::kern::wait::Signals::Ignore, limit, || {
+                    (qp.sends_inflight() == 0 || self.is_dead()).then_some(())
+                });
         }
         Err(crate::kern::errno::error(errno))
     }
@@ -235,7 +280,10 @@ impl Connection {
         let params = negotiated.params;
         let qp = self.qp().ok_or(ENOTCONN)?;
         let count = usize::from(negotiated.recv_buffers);
-        qp.add_receive_buffers(negotiated.recv_buffers, usize::try_from(params.max_recv_size)?)?;
+        qp.add_receive_buffers(
+            negotiated.recv_buffers,
+            usize::try_from(params.max_recv_size)?,
+        )?;
         let mut free = Ring::with_capacity(count)?;
         let queue = Ring::with_capacity(count)?;
         for slot in qp.data_receives() {
@@ -335,7 +383,13 @@ impl Run<TIMER> for Connection {
             Action::TimedOut => {
                 let status = this.state().status();
                 if this.fail(errno::ETIMEDOUT, None) {
-                    log!(this, Error, KeepAlive, "timed out in status {}", status.name());
+                    log!(
+                        this,
+                        Error,
+                        KeepAlive,
+                        "timed out in status {}",
+                        status.name()
+                    );
                 }
             }
         }

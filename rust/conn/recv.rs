@@ -18,7 +18,8 @@ use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::pdu::DataHeader;
 use crate::proto::reassembly::Reassembly;
 use crate::proto::rule::Rule;
-use crate::rdma::qp::{Received, RecvSlot, Status};
+use crate::rdma::qp::Status;
+use crate::rdma::receive::{Received, RecvSlot};
 use kernel::iov::IovIterDest;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Acquire, Full, Relaxed, Release};
@@ -47,7 +48,11 @@ pub(crate) struct Receive {
 
 impl Receive {
     pub(crate) fn new() -> Self {
-        Self { free: Ring::empty(), queue: Ring::empty(), reassembly: Reassembly::new(false) }
+        Self {
+            free: Ring::empty(),
+            queue: Ring::empty(),
+            reassembly: Reassembly::new(false),
+        }
     }
 
     /// Takes over an arrived message.
@@ -112,8 +117,7 @@ impl Connection {
     /// The rule it breaks.
     fn data_arrived(self: &Arc<Self>, received: Received, limit: u32) -> Result<(), Rule> {
         let Some(qp) = self.qp() else { return Ok(()) };
-        let header =
-            DataHeader::parse(qp.received_bytes(&received.slot, received.len), limit)?;
+        let header = DataHeader::parse(qp.received_bytes(&received.slot, received.len), limit)?;
         if let Some(key) = received.invalidated {
             if !self.pool.invalidated_by_peer(key) {
                 return Err(Rule::I4);
@@ -191,7 +195,11 @@ impl Connection {
         }
         // Going to sleep is a full barrier, after which the condition is asked.
         self.wanted.store(bytes, Relaxed);
-        let signals = if interruptible { Signals::Heed } else { Signals::Ignore };
+        let signals = if interruptible {
+            Signals::Heed
+        } else {
+            Signals::Ignore
+        };
         let outcome = self.read_wait.wait(signals, None, || {
             if self.queued.load(Acquire) >= bytes {
                 return Some(Ok(()));

@@ -21,7 +21,8 @@ use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::errno;
 use crate::proto::fragment::{self, SendError, Train};
 use crate::proto::pdu::{DataHeader, PAYLOAD_OFFSET};
-use crate::rdma::qp::{Message, PostError, Qp, SendSlot};
+use crate::rdma::post::{Message, PostError, SendSlot};
+use crate::rdma::qp::Qp;
 use kernel::iov::IovIterSource;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -65,7 +66,10 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new() -> Self {
-        Self { token: Token::Absent, rooms: 0 }
+        Self {
+            token: Token::Absent,
+            rooms: 0,
+        }
     }
 
     fn take(&mut self) -> Option<KBox<Building>> {
@@ -193,7 +197,14 @@ impl Connection {
             None => remaining == 0,
         };
         if !fits {
-            log!(self, Error, Send, "send of {} bytes with {} remaining", count, remaining);
+            log!(
+                self,
+                Error,
+                Send,
+                "send of {} bytes with {} remaining",
+                count,
+                remaining
+            );
             return Err(EINVAL);
         }
         self.require_connected()?;
@@ -255,7 +266,10 @@ impl Connection {
     ) -> Result<usize> {
         let total = iter.len();
         let mut prefix = [0u8; 4];
-        let payload = total.checked_sub(prefix.len()).filter(|&rest| rest > 0).ok_or(EINVAL)?;
+        let payload = total
+            .checked_sub(prefix.len())
+            .filter(|&rest| rest > 0)
+            .ok_or(EINVAL)?;
         self.require_connected()?;
         if iter.copy_from_iter(&mut prefix) != prefix.len() {
             return Err(EFAULT);
@@ -268,9 +282,11 @@ impl Connection {
         building.invalidate = invalidate;
         let mut result = Ok(());
         while remaining > 0 && result.is_ok() {
-            result = self.append(&mut building, Some(iter), remaining).map(|taken| {
-                remaining = remaining.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
-            });
+            result = self
+                .append(&mut building, Some(iter), remaining)
+                .map(|taken| {
+                    remaining = remaining.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
+                });
         }
         let result = result.and_then(|()| self.flush(&mut building));
         self.release(building);
@@ -296,22 +312,39 @@ impl Connection {
         let Some(iter) = iter else {
             self.close(building)?;
             let (slot, granted) = self.obtain(building)?;
-            building.open = Some(Open { slot, message: fragment::Message::empty(), granted });
+            building.open = Some(Open {
+                slot,
+                message: fragment::Message::empty(),
+                granted,
+            });
             return self.close(building).map(|()| 0);
         };
-        let continues =
-            building.open.as_ref().is_some_and(|open| open.message.continues(remaining));
+        let continues = building
+            .open
+            .as_ref()
+            .is_some_and(|open| open.message.continues(remaining));
         if !continues {
             self.close(building)?;
-            let message = building.train.open(remaining).map_err(|error| match error {
-                SendError::TooLarge => EMSGSIZE,
-                SendError::OutOfStep | SendError::NoData => EINVAL,
-            })?;
+            let message = building
+                .train
+                .open(remaining)
+                .map_err(|error| match error {
+                    SendError::TooLarge => EMSGSIZE,
+                    SendError::OutOfStep | SendError::NoData => EINVAL,
+                })?;
             let (slot, granted) = self.obtain(building)?;
-            building.open = Some(Open { slot, message, granted });
+            building.open = Some(Open {
+                slot,
+                message,
+                granted,
+            });
         }
         let taken = self.copy_in(building, iter)?;
-        if building.open.as_ref().is_some_and(|open| open.message.room() == 0) {
+        if building
+            .open
+            .as_ref()
+            .is_some_and(|open| open.message.room() == 0)
+        {
             self.close(building)?;
         }
         Ok(taken)
@@ -329,7 +362,10 @@ impl Connection {
         let start = PAYLOAD_OFFSET + usize::try_from(open.message.length())?;
         let taken = open.message.append(u32::try_from(iter.len())?);
         let wanted = usize::try_from(taken)?;
-        let target = qp.send_bytes(&mut open.slot).get_mut(start..start + wanted).ok_or(EIO)?;
+        let target = qp
+            .send_bytes(&mut open.slot)
+            .get_mut(start..start + wanted)
+            .ok_or(EIO)?;
         let copied = iter.copy_from_iter(target);
         if copied == wanted {
             return Ok(wanted);
@@ -347,13 +383,21 @@ impl Connection {
 
     /// Finishes the open message and queues it; posts the chain when it is long enough.
     fn close(self: &Arc<Self>, building: &mut Building) -> Result {
-        let Some(mut open) = building.open.take() else { return Ok(()) };
+        let Some(mut open) = building.open.take() else {
+            return Ok(());
+        };
         let qp = self.qp().ok_or(ENOTCONN)?;
         let header = self.flow.lock().header(&open.message, open.granted);
         building.train.closed(&open.message);
         let len = write_header(qp, &mut open.slot, &header)?;
         // Reserved at construction, cannot fail.
-        building.chain.push(Message { slot: open.slot, len }, GFP_NOWAIT)?;
+        building.chain.push(
+            Message {
+                slot: open.slot,
+                len,
+            },
+            GFP_NOWAIT,
+        )?;
         if building.chain.len() >= CHAIN {
             self.post(building)?;
         }
@@ -479,10 +523,15 @@ impl Connection {
     /// send, a credit or a buffer comes back. Any context.
     pub(crate) fn send_empty(self: &Arc<Self>) {
         let Some(qp) = self.qp() else { return };
-        let Some(mut building) = self.sender.lock().take() else { return };
+        let Some(mut building) = self.sender.lock().take() else {
+            return;
+        };
         Self::count(&self.statistics.empty_sends, 1);
         let posted = self.try_obtain(qp).map(|(mut slot, granted)| {
-            let header = self.flow.lock().header(&fragment::Message::empty(), granted);
+            let header = self
+                .flow
+                .lock()
+                .header(&fragment::Message::empty(), granted);
             let len = write_header(qp, &mut slot, &header)?;
             building.chain.push(Message { slot, len }, GFP_NOWAIT)?;
             match qp.post_messages(&mut building.chain, None, false) {
@@ -494,7 +543,13 @@ impl Connection {
         });
         if let Some(Err(error)) = posted {
             if self.fail(error.to_errno(), None) {
-                log!(self, Error, Send, "post of an empty message failed: {:?}", error);
+                log!(
+                    self,
+                    Error,
+                    Send,
+                    "post of an empty message failed: {:?}",
+                    error
+                );
             }
         }
         self.sender.lock().token = Token::Free(building);
@@ -523,11 +578,7 @@ impl Connection {
 }
 
 /// Encodes a header in front of the payload; returns the bytes of the message.
-fn write_header(
-    qp: &Qp<Connection>,
-    slot: &mut SendSlot,
-    header: &DataHeader,
-) -> Result<usize> {
+fn write_header(qp: &Qp<Connection>, slot: &mut SendSlot, header: &DataHeader) -> Result<usize> {
     let bytes = header.encode();
     let target = qp.send_bytes(slot).get_mut(..bytes.len()).ok_or(EIO)?;
     target.copy_from_slice(&bytes);

@@ -9,7 +9,7 @@
 
 use super::connection::Connection;
 use super::log::log;
-use super::negotiate::Role;
+use super::negotiate::{Role, REGIONS_PER_READ};
 use crate::kern::time::jiffies;
 use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::depth::{self, Depths};
@@ -21,7 +21,8 @@ use crate::rdma::cm::{
     Address, CmId, ConnectParams, ConnectRequest, Event, EventKind, Handler, Net,
 };
 use crate::rdma::device::{Limits, Link, Pd, Port};
-use crate::rdma::qp::{self, Completions, Qp, Received, Sizes};
+use crate::rdma::qp::{self, Completions, Qp, Sizes};
+use crate::rdma::receive::Received;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -56,8 +57,16 @@ impl Handler for Connection {
         }
         if let Err(error) = result {
             if this.fail(error.to_errno(), None) {
-                log!(this, Info, Event, "event {:?} ({}) ends the set-up in {}: {:?}",
-                    event.kind, event.status, state.status().name(), error);
+                log!(
+                    this,
+                    Info,
+                    Event,
+                    "event {:?} ({}) ends the set-up in {}: {:?}",
+                    event.kind,
+                    event.status,
+                    state.status().name(),
+                    error
+                );
             }
         }
     }
@@ -90,12 +99,6 @@ impl Completions for Connection {
         if this.fail(errno::ECONNABORTED, None) {
             log!(this, Error, Event, "fatal event of the queue pair");
         }
-    }
-
-    fn communication_established(this: &Arc<Self>) {
-        // Arrives in any context; the connection manager is told by the message itself, which the
-        // negotiation keeps until its own event comes (rule E4).
-        log!(this, Info, Event, "data arrived before the established event");
     }
 }
 
@@ -131,7 +134,14 @@ impl Connection {
             self.on(fact);
         }
         if self.fail(errno, forced) {
-            log!(self, Info, Event, "event {:?} ({}) ends the connection", event.kind, event.status);
+            log!(
+                self,
+                Info,
+                Event,
+                "event {:?} ({}) ends the connection",
+                event.kind,
+                event.status
+            );
         }
     }
 
@@ -195,7 +205,8 @@ impl Connection {
             return Err(EALREADY);
         }
         let id = self.id().ok_or(EINVAL)?;
-        self.advance(Status::ResolveAddrNeeded).map_err(|_| EALREADY)?;
+        self.advance(Status::ResolveAddrNeeded)
+            .map_err(|_| EALREADY)?;
         self.advance(Status::ResolveAddrRunning)?;
         id.resolve_address(address, self.params.get().resolve_addr_timeout_msec)
             .inspect_err(|error| {
@@ -209,7 +220,9 @@ impl Connection {
     ///
     /// The first error; `-ETIMEDOUT` and `-ERESTARTSYS` of the wait become it.
     pub(crate) fn wait_connected(self: &Arc<Self>) -> Result {
-        let limit = jiffies(self.params.get().negotiate_timeout_msec).try_into().ok();
+        let limit = jiffies(self.params.get().negotiate_timeout_msec)
+            .try_into()
+            .ok();
         let outcome = self.status_wait.wait(Signals::Heed, limit, || {
             let state = self.state();
             if state.first_error().is_some() {
@@ -357,15 +370,16 @@ impl Connection {
 
     /// Makes the queue pair, sized from the device, and posts the receive for the first message
     /// (rule E1).
-    fn create_queue_pair(
-        self: &Arc<Self>,
-        id: &Arc<CmId<Self>>,
-        port: Port,
-        role: Role,
-    ) -> Result {
+    fn create_queue_pair(self: &Arc<Self>, id: &Arc<CmId<Self>>, port: Port, role: Role) -> Result {
         let mut params = self.params.get();
         let layout = Layout::new(&params, &port, role).inspect_err(|_| {
-            log!(self, Error, Event, "device {} is too small", port.device_name());
+            log!(
+                self,
+                Error,
+                Event,
+                "device {} is too small",
+                port.device_name()
+            );
         })?;
         params.recv_credit_max = params.recv_credit_max.min(layout.plan.recv_credits);
         self.params.set(params);
@@ -417,7 +431,11 @@ impl Layout {
         let wanted = Wanted {
             send_messages: params.send_credit_target.min(SEND_SLOTS),
             recv_credits: params.recv_credit_max,
-            regions: if acceptor { 0 } else { u32::from(params.responder_resources) * 2 },
+            regions: if acceptor {
+                0
+            } else {
+                u32::from(params.responder_resources) * REGIONS_PER_READ
+            },
             rw_contexts: if acceptor { transfers.credits } else { 0 },
             wr_per_context: requests,
             send_sges,
@@ -428,7 +446,12 @@ impl Layout {
             0 => 0,
             contexts => port.rw_send_wrs(contexts),
         };
-        Ok(Self { plan, transfers, transfer_extra: plan.rw_wr.saturating_sub(by_core), send_sges })
+        Ok(Self {
+            plan,
+            transfers,
+            transfer_extra: plan.rw_wr.saturating_sub(by_core),
+            send_sges,
+        })
     }
 
     fn sizes(&self, params: &Parameters, poll_context: u32) -> Result<Sizes> {

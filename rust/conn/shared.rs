@@ -66,7 +66,10 @@ impl Shared {
     /// Forgets a connection that is torn down. Sleeps.
     pub(crate) fn remove(&self, connection: &Arc<Connection>) {
         let mut sockets = self.sockets.lock();
-        let removed = match sockets.iter().position(|other| Arc::ptr_eq(other, connection)) {
+        let removed = match sockets
+            .iter()
+            .position(|other| Arc::ptr_eq(other, connection))
+        {
             Some(at) => sockets.remove(at).ok(),
             None => None,
         };

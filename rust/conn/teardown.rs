@@ -16,7 +16,7 @@ use crate::kern::work::{Run, Work};
 use crate::proto::errno;
 use crate::proto::state::Event;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Full};
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::Arc;
 
 /// How long the teardown waits for the peer to answer the disconnect, milliseconds.
@@ -40,12 +40,33 @@ impl Connection {
         self.flow.lock().keepalive.stop();
         Work::<Self, TIMER>::cancel(self);
         if self.state().is_established() {
+            self.log_end();
             self.disconnect();
         } else {
             self.on(Event::Closed);
         }
         self.fail_children();
         self.wake_all();
+    }
+
+    /// The one line about the end of a connection: where it stood, why, and between whom.
+    fn log_end(&self) {
+        if self.disconnect_sent.load(Relaxed) != 0 {
+            return;
+        }
+        let (state, id) = (self.state(), self.id());
+        let (local, peer) = id.map_or((None, None), |id| id.addresses());
+        let (status, error) = (state.status().name(), state.first_error().unwrap_or(0));
+        log!(
+            self,
+            Info,
+            Event,
+            "connection {:?} to {:?} ends in {}: {}",
+            local,
+            peer,
+            status,
+            error
+        );
     }
 
     /// Begins the disconnect handshake, or answers the peer's, once.

@@ -45,7 +45,13 @@ const MAX_SEGMENTS: usize = 64;
 
 impl Transfers {
     pub(crate) fn new() -> impl PinInit<Self> {
-        let none = Contexts { plan: RwPlan { pages_per_credit: 1, credits: 0 }, free: 0 };
+        let none = Contexts {
+            plan: RwPlan {
+                pages_per_credit: 1,
+                credits: 0,
+            },
+            free: 0,
+        };
         pin_init!(Self {
             contexts <- new_irq_lock!(none, c"Transfers::contexts"),
             wait <- new_wait_queue!(c"Transfers::wait"),
@@ -55,7 +61,10 @@ impl Transfers {
 
     /// Sets what the queue pair was made for.
     pub(crate) fn set_plan(&self, plan: RwPlan) {
-        *self.contexts.lock() = Contexts { plan, free: plan.credits };
+        *self.contexts.lock() = Contexts {
+            plan,
+            free: plan.credits,
+        };
     }
 
     fn plan(&self) -> RwPlan {
@@ -95,7 +104,10 @@ fn next_batch(
 ) -> Result<u32> {
     let mut taken = 0u32;
     while segments.len() < MAX_SEGMENTS {
-        let pages = plan.credits.saturating_sub(taken).saturating_mul(plan.pages_per_credit);
+        let pages = plan
+            .credits
+            .saturating_sub(taken)
+            .saturating_mul(plan.pages_per_credit);
         // The first page may be used in part only.
         let limit = usize::try_from(pages)?
             .saturating_mul(PAGE_SIZE)
@@ -103,7 +115,9 @@ fn next_batch(
         if limit == 0 {
             break;
         }
-        let Some(piece) = walk.next_up_to(u32::try_from(limit).unwrap_or(u32::MAX)) else { break };
+        let Some(piece) = walk.next_up_to(u32::try_from(limit).unwrap_or(u32::MAX)) else {
+            break;
+        };
         let len = usize::try_from(piece.length)?;
         let at = usize::try_from(piece.local_offset)?;
         taken = taken.saturating_add(plan.credits_for(u32::try_from(buffer.pages(at, len))?));
@@ -139,7 +153,13 @@ impl Connection {
         let qp = self.qp().ok_or(ENOTCONN)?;
         let len = u32::try_from(buffer.len()).map_err(|_| EINVAL)?;
         if len > self.params.get().max_read_write_size {
-            log!(self, Error, Rw, "transfer of {} bytes exceeds the negotiated size", len);
+            log!(
+                self,
+                Error,
+                Rw,
+                "transfer of {} bytes exceeds the negotiated size",
+                len
+            );
             return Err(EINVAL);
         }
         if len == 0 {

@@ -8,7 +8,7 @@
 
 use crate::bindings;
 use kernel::ffi::{c_char, c_ulong};
-use kernel::sync::lock::{Backend, Guard, Lock};
+use kernel::sync::lock::{Backend, Lock};
 
 /// The backend of [`IrqLock`].
 pub(crate) struct IrqLockBackend;
@@ -19,9 +19,6 @@ pub(crate) struct IrqLockBackend;
 ///
 /// Any. Nothing that sleeps may be called while the guard lives.
 pub(crate) type IrqLock<T> = Lock<T, IrqLockBackend>;
-
-/// The guard of an [`IrqLock`].
-pub(crate) type IrqGuard<'a, T> = Guard<'a, T, IrqLockBackend>;
 
 // SAFETY: A `spinlock_t` admits one owner at a time; `relock` is the default, which locks the same
 // way as `lock`.

@@ -20,7 +20,10 @@ impl NoIo {
     /// Begins the scope for the current task.
     pub(crate) fn enter() -> Self {
         // SAFETY: Only changes a flag of the current task.
-        Self { before: unsafe { bindings::smbd_noio_save() }, _task: PhantomData }
+        Self {
+            before: unsafe { bindings::smbd_noio_save() },
+            _task: PhantomData,
+        }
     }
 }
 

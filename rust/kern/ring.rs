@@ -18,7 +18,11 @@ pub(crate) struct Ring<T> {
 impl<T> Ring<T> {
     /// An empty queue without memory; [`push`](Self::push) refuses everything.
     pub(crate) const fn empty() -> Self {
-        Self { slots: KVVec::new(), head: 0, len: 0 }
+        Self {
+            slots: KVVec::new(),
+            head: 0,
+            len: 0,
+        }
     }
 
     /// Reserves room for `capacity` values. Sleeps.
@@ -31,7 +35,11 @@ impl<T> Ring<T> {
         for _ in 0..capacity {
             slots.push(None, GFP_KERNEL)?;
         }
-        Ok(Self { slots, head: 0, len: 0 })
+        Ok(Self {
+            slots,
+            head: 0,
+            len: 0,
+        })
     }
 
     /// The number of values queued.
@@ -79,16 +87,6 @@ impl<T> Ring<T> {
         self.head = self.position(1);
         self.len -= 1;
         value
-    }
-
-    /// The oldest value.
-    pub(crate) fn front(&self) -> Option<&T> {
-        self.slots.get(self.head)?.as_ref()
-    }
-
-    /// The oldest value, to change in place.
-    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
-        self.slots.get_mut(self.head)?.as_mut()
     }
 
     /// The values from the oldest on.

@@ -45,10 +45,7 @@ unsafe impl Sync for WaitQueue {}
 
 impl WaitQueue {
     /// Creates an empty queue; use [`new_wait_queue!`].
-    pub(crate) fn new(
-        name: &'static CStr,
-        key: Pin<&'static LockClassKey>,
-    ) -> impl PinInit<Self> {
+    pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid for writes, `name` and `key` are static.
             head <- Opaque::ffi_init(|slot| unsafe {
@@ -123,9 +120,8 @@ impl WaitQueue {
         let mut left = timeout.unwrap_or(c_long::MAX);
         loop {
             // SAFETY: Both are initialised; the entry belongs to this task.
-            let signal = unsafe {
-                kernel::bindings::prepare_to_wait_event(self.head.get(), entry, state)
-            };
+            let signal =
+                unsafe { kernel::bindings::prepare_to_wait_event(self.head.get(), entry, state) };
             if let Some(value) = ready() {
                 return Ok(value);
             }

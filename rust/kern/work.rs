@@ -26,8 +26,6 @@ unsafe impl Sync for WorkQueue {}
 pub(crate) enum Service {
     /// Nothing.
     Normal,
-    /// Workers of high priority.
-    High,
     /// High priority, and a rescuer thread: items run even when no worker can be created for lack
     /// of memory.
     Reclaim,
@@ -40,13 +38,9 @@ impl WorkQueue {
     ///
     /// `-ENOMEM`.
     pub(crate) fn new(name: &'static CStr, service: Service) -> Result<Self> {
-        let (reclaim, high) = match service {
-            Service::Normal => (false, false),
-            Service::High => (false, true),
-            Service::Reclaim => (true, true),
-        };
+        let reclaim = service == Service::Reclaim;
         // SAFETY: The name is a string that lives for ever.
-        let raw = unsafe { bindings::smbd_alloc_workqueue(name.as_char_ptr(), reclaim, high) };
+        let raw = unsafe { bindings::smbd_alloc_workqueue(name.as_char_ptr(), reclaim) };
         core::ptr::NonNull::new(raw).map(Self).ok_or(ENOMEM)
     }
 }
@@ -69,7 +63,9 @@ pub(crate) trait Run<const ID: u64>: HasWork<ID> {
 /// # Safety
 ///
 /// `OFFSET` must be the offset of a pinned field of type `Work<Self, ID>`; use [`impl_has_work!`].
-pub(crate) unsafe trait HasWork<const ID: u64>: Sized + Send + Sync + 'static {
+pub(crate) unsafe trait HasWork<const ID: u64>:
+    Sized + Send + Sync + 'static
+{
     /// Bytes from the start of `Self` to the field.
     const OFFSET: usize;
 }
@@ -108,7 +104,11 @@ impl<T: Run<ID>, const ID: u64> Work<T, ID> {
     /// The item inside `owner`.
     fn raw(owner: &T) -> *mut kernel::bindings::delayed_work {
         // SAFETY: By the contract of `HasWork` a `Work<T, ID>` stands at this offset of `owner`.
-        let work = unsafe { &*core::ptr::from_ref(owner).byte_add(T::OFFSET).cast::<Self>() };
+        let work = unsafe {
+            &*core::ptr::from_ref(owner)
+                .byte_add(T::OFFSET)
+                .cast::<Self>()
+        };
         work.raw.get()
     }
 

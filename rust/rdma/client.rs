@@ -62,13 +62,22 @@ impl Client {
 
     unsafe extern "C" fn add(device: *mut bindings::ib_device) -> c_int {
         // SAFETY: The core adds a valid device.
-        let (node, limits) =
-            unsafe { ((*device).node_type, Limits::read(&raw const (*device).attrs)) };
-        let usable =
-            matches!(u32::from(node), bindings::RDMA_NODE_IB_CA | bindings::RDMA_NODE_RNIC);
+        let (node, limits) = unsafe {
+            (
+                (*device).node_type,
+                Limits::read(&raw const (*device).attrs),
+            )
+        };
+        let usable = matches!(
+            u32::from(node),
+            bindings::RDMA_NODE_IB_CA | bindings::RDMA_NODE_RNIC
+        );
         let name = Self::name(device);
         if !usable || !limits.frwr() {
-            pr_info!("{}: no fast registration or not IB, RoCE or iWARP; ignored\n", name);
+            pr_info!(
+                "{}: no fast registration or not IB, RoCE or iWARP; ignored\n",
+                name
+            );
             return 0;
         }
         let link = match node_link(node) {
@@ -85,7 +94,9 @@ impl Client {
             limits.max_send_sge(),
             limits.max_sge_rd(),
         );
-        let Some(device) = NonNull::new(device) else { return 0 };
+        let Some(device) = NonNull::new(device) else {
+            return 0;
+        };
         match DEVICES.lock().push(Device(device), GFP_KERNEL) {
             Ok(()) => 0,
             Err(_) => ENOMEM.to_errno(),
@@ -154,13 +165,16 @@ impl NetDevice {
     }
 
     fn own_capability(&self) -> Link {
-        self.known_capability().unwrap_or_else(|| self.core_capability())
+        self.known_capability()
+            .unwrap_or_else(|| self.core_capability())
     }
 
     /// Looks for a port of a known device that is this network device.
     fn known_capability(&self) -> Option<Link> {
         let devices: GlobalGuard<DEVICES> = DEVICES.lock();
-        let device = devices.iter().find(|device| self.is_port_of(device.0.as_ptr()))?;
+        let device = devices
+            .iter()
+            .find(|device| self.is_port_of(device.0.as_ptr()))?;
         // SAFETY: On the list, so registered.
         Some(node_link(unsafe { (*device.0.as_ptr()).node_type }))
     }
@@ -208,7 +222,9 @@ impl NetDevice {
             let mut at = bindings::smbd_netdev_lower_start(self.0.as_ptr());
             loop {
                 let lower = bindings::netdev_lower_get_next(self.0.as_ptr(), &mut at);
-                let Some(lower) = NonNull::new(lower.cast()) else { return Link::Other };
+                let Some(lower) = NonNull::new(lower.cast()) else {
+                    return Link::Other;
+                };
                 let link = NetDevice(lower).own_capability();
                 if link != Link::Other {
                     return link;

@@ -103,7 +103,11 @@ impl<'a> Event<'a> {
             kind,
             status: raw.status,
             private_data,
-            responder_resources: if has_param { param.responder_resources } else { 0 },
+            responder_resources: if has_param {
+                param.responder_resources
+            } else {
+                0
+            },
             initiator_depth: if has_param { param.initiator_depth } else { 0 },
         }
     }
@@ -247,7 +251,12 @@ impl<C: Handler> CmId<C> {
         // The object must not destroy the id if the allocation fails: `Arc::new` would drop it.
         let room = kernel::sync::UniqueArc::<Self>::new_uninit(GFP_KERNEL)?;
         // INVARIANT: Valid by the contracts of the callers; the context is set below.
-        let id: Arc<Self> = room.write(Self { raw, owner: UnsafeCell::new(Some(owner)) }).into();
+        let id: Arc<Self> = room
+            .write(Self {
+                raw,
+                owner: UnsafeCell::new(Some(owner)),
+            })
+            .into();
         // SAFETY: No handler runs now, as the callers promise, so nobody reads these meanwhile.
         unsafe {
             (*raw.as_ptr()).context = Arc::as_ptr(&id).cast_mut().cast::<c_void>();
@@ -266,14 +275,18 @@ impl<C: Handler> CmId<C> {
         let Some(id) = id else { return 0 };
         // SAFETY: The connection manager holds the handler mutex of the id, which orders us against
         // `silence`. The clone keeps the owner during the call.
-        let Some(owner) = (unsafe { (*id.owner.get()).clone() }) else { return 0 };
+        let Some(owner) = (unsafe { (*id.owner.get()).clone() }) else {
+            return 0;
+        };
         // SAFETY: As above.
         let event = unsafe { Event::from_raw(&*event) };
         if id.raw.as_ptr() == raw {
             C::event(&owner, &event);
             return 0;
         }
-        let Some(new) = NonNull::new(raw) else { return 0 };
+        let Some(new) = NonNull::new(raw) else {
+            return 0;
+        };
         match C::connect_request(&owner, ConnectRequest { raw: new, event }) {
             Ok(()) => 0,
             Err(error) => error.to_errno(),
@@ -394,9 +407,7 @@ impl<C: Handler> CmId<C> {
     pub(crate) fn reject(&self) -> Result {
         // SAFETY: The id is valid by the invariant. 28 is the "consumer defined" reason of IB,
         // ignored on iWARP.
-        to_result(unsafe {
-            bindings::rdma_reject(self.raw(), core::ptr::null(), 0, 28)
-        })
+        to_result(unsafe { bindings::rdma_reject(self.raw(), core::ptr::null(), 0, 28) })
     }
 
     /// Listens; connection requests follow.
@@ -417,12 +428,6 @@ impl<C: Handler> CmId<C> {
     pub(crate) fn disconnect(&self) -> Result {
         // SAFETY: The id is valid by the invariant.
         to_result(unsafe { bindings::rdma_disconnect(self.raw()) })
-    }
-
-    /// Tells the connection manager of an event the queue pair reported.
-    pub(crate) fn notify_established(&self) {
-        // SAFETY: The id is valid by the invariant.
-        unsafe { bindings::rdma_notify(self.raw(), bindings::ib_event_type_IB_EVENT_COMM_EST) };
     }
 
     /// The local and the remote address, for log lines.

@@ -91,12 +91,12 @@ impl Limits {
 ///
 /// # Invariants
 ///
-/// `device` is alive as long as `holder` is.
+/// `device` is alive as long as `_holder` is.
 #[derive(Clone)]
 pub(crate) struct Port {
     device: NonNull<bindings::ib_device>,
     number: u32,
-    holder: Arc<dyn HoldsDevice>,
+    _holder: Arc<dyn HoldsDevice>,
 }
 
 /// Something whose existence keeps an RDMA device alive, that is, a connection manager id.
@@ -117,7 +117,11 @@ impl Port {
         holder: Arc<dyn HoldsDevice>,
     ) -> Self {
         // INVARIANT: By the contract of this function.
-        Self { device, number, holder }
+        Self {
+            device,
+            number,
+            _holder: holder,
+        }
     }
 
     /// The device, for calls inside this layer.
@@ -154,12 +158,6 @@ impl Port {
     pub(crate) fn device_name(&self) -> &CStr {
         // SAFETY: The device is alive by the invariant and its name is never null.
         unsafe { CStr::from_char_ptr(bindings::smbd_ib_device_name(self.raw())) }
-    }
-
-    /// How many memory regions the core uses for an RDMA transfer of `pages` pages on this port.
-    pub(crate) fn rw_mr_factor(&self, pages: u32) -> u32 {
-        // SAFETY: The device is alive by the invariant.
-        unsafe { bindings::rdma_rw_mr_factor(self.raw(), self.number, pages) }
     }
 
     /// How many send work requests the core needs for `contexts` RDMA transfers at a time.

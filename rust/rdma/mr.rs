@@ -201,10 +201,11 @@ impl Mr {
         let direct = self.map_direct(&mut io, memory, bytes, pages);
         if direct.is_err() {
             self.unmap_list(&mut io);
-            self.map_bounce(&mut io, start, memory.direction(), bytes).inspect_err(|_| {
-                self.unmap_list(&mut io);
-                io.bounce = None;
-            })?;
+            self.map_bounce(&mut io, start, memory.direction(), bytes)
+                .inspect_err(|_| {
+                    self.unmap_list(&mut io);
+                    io.bounce = None;
+                })?;
             // Whatever part of the iterator the failed attempt took, all of it is dealt with now.
             // SAFETY: The iterator is valid and has that many bytes left.
             unsafe { bindings::iov_iter_advance(memory.raw(), memory.len()) };
@@ -237,7 +238,11 @@ impl Mr {
     ) -> Result {
         let room = usize::try_from(pages)?;
         Self::reserve(&mut io.list, room)?;
-        let mut table = bindings::sg_table { sgl: io.list.as_mut_ptr(), nents: 0, orig_nents: 0 };
+        let mut table = bindings::sg_table {
+            sgl: io.list.as_mut_ptr(),
+            nents: 0,
+            orig_nents: 0,
+        };
         // SAFETY: The iterator is valid; the table has room for `pages` entries, all cleared.
         let taken = unsafe {
             bindings::extract_iter_to_sg(
@@ -266,9 +271,8 @@ impl Mr {
         copy.resize(bytes, 0u8, GFP_KERNEL)?;
         if direction == Direction::ToDevice {
             // SAFETY: The iterator is a copy of a valid one whose memory is still there.
-            let taken = unsafe {
-                bindings::_copy_from_iter(copy.as_mut_ptr().cast(), bytes, &mut iter)
-            };
+            let taken =
+                unsafe { bindings::_copy_from_iter(copy.as_mut_ptr().cast(), bytes, &mut iter) };
             if taken != bytes {
                 return Err(EFAULT);
             }
@@ -335,7 +339,9 @@ impl Mr {
     }
 
     fn unmap_list(&self, io: &mut Io) {
-        let Some(direction) = io.mapped.take() else { return };
+        let Some(direction) = io.mapped.take() else {
+            return;
+        };
         // SAFETY: Mapped by `map_list` with the same list, count and direction.
         unsafe {
             bindings::smbd_ib_dma_unmap_sg(
@@ -352,7 +358,9 @@ impl Mr {
     pub(crate) fn unmap(&self) {
         let mut io = self.io.lock();
         self.unmap_list(&mut io);
-        let Some(bounce) = io.bounce.take() else { return };
+        let Some(bounce) = io.bounce.take() else {
+            return;
+        };
         if let Some(mut target) = bounce.target {
             // SAFETY: The copy of the iterator is valid until the request ends, which is not
             // before this call returns.
@@ -360,11 +368,6 @@ impl Mr {
                 bindings::_copy_to_iter(bounce.copy.as_ptr().cast(), bounce.copy.len(), &mut target)
             };
         }
-    }
-
-    /// Whether the memory went through a copy.
-    pub(crate) fn is_bounced(&self) -> bool {
-        self.io.lock().bounce.is_some()
     }
 
     /// The key the peer names, of the present or the latest registration.
@@ -376,7 +379,9 @@ impl Mr {
     pub(crate) fn address(&self) -> u64 {
         let io = self.io.lock();
         // SAFETY: The region is valid while `raw` is there.
-        io.raw.as_ref().map_or(0, |_| unsafe { (*self.raw.as_ptr()).iova })
+        io.raw
+            .as_ref()
+            .map_or(0, |_| unsafe { (*self.raw.as_ptr()).iova })
     }
 
     /// Takes the region out of use for good: when this returns the key is dead and the memory
@@ -425,7 +430,8 @@ impl Mr {
 
     /// The invalidation completed. Any context.
     pub(super) fn invalidation_done(&self, ok: bool) {
-        self.invalidation.store(if ok { DONE } else { FAILED }, Release);
+        self.invalidation
+            .store(if ok { DONE } else { FAILED }, Release);
         self.invalidated.wake_all();
     }
 

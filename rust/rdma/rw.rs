@@ -10,7 +10,8 @@
 //! Process context.
 
 use super::dma::Direction;
-use super::qp::{Completions, PostError, Qp, Status};
+use super::post::PostError;
+use super::qp::{Completions, Qp, Status};
 use crate::bindings;
 use crate::kern::noio::NoIo;
 use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
@@ -35,7 +36,11 @@ impl LocalBuffer<'_> {
     /// * `start` is kernel memory, mapped page by page to real pages, valid for reads and writes of
     ///   `len` bytes during `'a`, and nobody else touches it meanwhile.
     pub(crate) unsafe fn new(start: *mut u8, len: usize) -> Self {
-        Self { start, len, _life: PhantomData }
+        Self {
+            start,
+            len,
+            _life: PhantomData,
+        }
     }
 
     /// Bytes of the buffer.
@@ -153,7 +158,11 @@ impl<C: Completions> Contexts<'_, C> {
     fn add(&mut self, buffer: &LocalBuffer<'_>, segment: &Segment, direction: Direction) -> Result {
         let mut list = Self::list(buffer, segment)?;
         let entries = c_uint::try_from(list.len())?;
-        let mut context = Context { raw: Default::default(), list: KVVec::new(), direction };
+        let mut context = Context {
+            raw: Default::default(),
+            list: KVVec::new(),
+            direction,
+        };
         // SAFETY: The queue pair is in use by us, so valid; the list describes the caller's buffer,
         // which stays until we return; remote address and key are only checked by the peer.
         let made = unsafe {
@@ -177,10 +186,7 @@ impl<C: Completions> Contexts<'_, C> {
     }
 
     /// Lists the pages of a segment's part of the buffer.
-    fn list(
-        buffer: &LocalBuffer<'_>,
-        segment: &Segment,
-    ) -> Result<KVVec<bindings::scatterlist>> {
+    fn list(buffer: &LocalBuffer<'_>, segment: &Segment) -> Result<KVVec<bindings::scatterlist>> {
         let end = segment.offset.checked_add(segment.len).ok_or(EINVAL)?;
         if end > buffer.len || segment.len == 0 {
             return Err(EINVAL);
@@ -219,9 +225,8 @@ impl<C: Completions> Contexts<'_, C> {
             };
             // SAFETY: The context was made for this queue pair and stays in place; only the last
             // one of the chain gets, and signals, the completion object.
-            chain = unsafe {
-                bindings::rdma_rw_ctx_wrs(&mut context.raw, raw_qp, port, cqe, chain)
-            };
+            chain =
+                unsafe { bindings::rdma_rw_ctx_wrs(&mut context.raw, raw_qp, port, cqe, chain) };
         }
         chain
     }
@@ -266,9 +271,15 @@ pub(crate) fn transfer<C: Completions>(
     let _scope = NoIo::enter();
     let in_use = qp.use_raw().ok_or(NotStarted(ENOTCONN))?;
     let all = KVVec::with_capacity(segments.len(), GFP_KERNEL).map_err(|_| NotStarted(ENOMEM))?;
-    let mut contexts = Contexts { qp, raw_qp: in_use.get(), all };
+    let mut contexts = Contexts {
+        qp,
+        raw_qp: in_use.get(),
+        all,
+    };
     for segment in segments {
-        contexts.add(buffer, segment, direction).map_err(NotStarted)?;
+        contexts
+            .add(buffer, segment, direction)
+            .map_err(NotStarted)?;
     }
     let transfer = Transfer::new(Qp::<C>::send_done).map_err(NotStarted)?;
     let chain = contexts.link(&transfer);
@@ -287,7 +298,10 @@ pub(crate) fn transfer<C: Completions>(
             }
         }
     }
-    let status = match transfer.finished.wait(Signals::Ignore, None, || transfer.outcome()) {
+    let status = match transfer
+        .finished
+        .wait(Signals::Ignore, None, || transfer.outcome())
+    {
         Ok(status) => status,
         Err(Interrupted::Signal | Interrupted::TimedOut) => bindings::ib_wc_status_IB_WC_FATAL_ERR,
     };
@@ -296,4 +310,3 @@ pub(crate) fn transfer<C: Completions>(
         status => Err(Completion(Status(status))),
     }
 }
-

@@ -105,7 +105,8 @@ impl SendQueue {
     pub(super) fn signal(&mut self, requests: u32, report: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(requests);
         let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
-        let due = report || tight || self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
+        let due =
+            report || tight || self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
         if due {
             self.unsignalled = 0;
         }
@@ -166,7 +167,10 @@ impl SendQueue {
 
     /// Messages posted and not retired.
     pub(super) fn messages_inflight(&self) -> usize {
-        self.inflight.iter().filter(|entry| matches!(entry.owned, Owned::Message(_))).count()
+        self.inflight
+            .iter()
+            .filter(|entry| matches!(entry.owned, Owned::Message(_)))
+            .count()
     }
 
     /// Whether a request that names this region is not known to be finished.

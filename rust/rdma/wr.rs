@@ -59,7 +59,11 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn new() -> Self {
-        Self { first: core::ptr::null_mut(), last: core::ptr::null_mut(), requests: 0 }
+        Self {
+            first: core::ptr::null_mut(),
+            last: core::ptr::null_mut(),
+            requests: 0,
+        }
     }
 
     /// Appends a request, which must stay in place until the chain is posted.

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send half of a queue pair: buffers, messages, registrations, invalidations and transfers.
+//!
+//! Everything is posted under the send lock, in chains, and booked in [`SendQueue`] before the lock
+//! is released, so a completion always finds its entry. A [`SendSlot`] is the right to a buffer to
+//! send from; it cannot be copied and posting consumes it.
+
+use super::mr::Mr;
+use super::qp::{Completions, Qp, Status};
+use super::rw::Transfer;
+use super::sq::{Entry, Owned, SendQueue};
+use super::wr::{self, Chain};
+use crate::bindings;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// The right to a buffer to send from.
+pub(crate) struct SendSlot {
+    index: u16,
+    pool: usize,
+}
+
+/// A message ready to be posted.
+pub(crate) struct Message {
+    /// Its buffer.
+    pub(crate) slot: SendSlot,
+    /// Its bytes.
+    pub(crate) len: usize,
+}
+
+/// Why messages were not posted.
+#[derive(Debug)]
+pub(crate) enum PostError {
+    /// No room in the queue now; nothing was taken, a completion makes room.
+    Full,
+    /// The queue is closed or the post failed. What the hardware did not accept is given up.
+    Failed(Error),
+}
+
+impl<C: Completions> Qp<C> {
+    /// Takes a free send buffer. Any context.
+    pub(crate) fn take_send_slot(&self) -> Option<SendSlot> {
+        let index = self.sq.lock().free.pop()?;
+        Some(SendSlot {
+            index,
+            pool: self.pool_id(),
+        })
+    }
+
+    /// Whether a send buffer is free. Any context.
+    pub(crate) fn has_send_slot(&self) -> bool {
+        !self.sq.lock().free.is_empty()
+    }
+
+    /// Returns a send buffer that was not posted.
+    pub(crate) fn return_send_slot(&self, slot: SendSlot) {
+        if slot.pool == self.pool_id() {
+            self.sq.lock().put_back(slot.index);
+        }
+    }
+
+    fn pool_id(&self) -> usize {
+        // CAST: Only compared.
+        core::ptr::from_ref(self) as usize
+    }
+
+    /// The bytes of a send buffer; empty for a token of another queue pair.
+    pub(crate) fn send_bytes<'a>(&'a self, slot: &'a mut SendSlot) -> &'a mut [u8] {
+        if slot.pool != self.pool_id() {
+            return &mut [];
+        }
+        let Some(start) = self.send_buffers.pointer(slot.index.into()) else {
+            return &mut [];
+        };
+        // SAFETY: The buffer has `size` initialised bytes, and the token, borrowed mutably, is the
+        // only right to it.
+        unsafe { core::slice::from_raw_parts_mut(start, self.send_buffers.size()) }
+    }
+
+    /// Messages posted whose completion is not known yet.
+    pub(crate) fn sends_inflight(&self) -> usize {
+        self.sq.lock().messages_inflight()
+    }
+
+    /// Posts `messages` in order, behind the pending registrations, in one chain. Any context.
+    ///
+    /// With `invalidate` the first message tells the peer's device to invalidate this remote key;
+    /// with `report` the last one asks for a completion whatever the queue's own rule says. On
+    /// success `messages` is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`].
+    pub(crate) fn post_messages(
+        &self,
+        messages: &mut KVec<Message>,
+        invalidate: Option<u32>,
+        report: bool,
+    ) -> Result<(), PostError> {
+        let mut queue = self.sq.lock();
+        let queue = &mut *queue;
+        if queue.closed {
+            return Err(PostError::Failed(ENOTCONN));
+        }
+        let requests = messages.len() + queue.pending.len();
+        let Ok(requests) = u32::try_from(requests) else {
+            return Err(PostError::Full);
+        };
+        if requests == 0 {
+            return Ok(());
+        }
+        if requests > queue.room {
+            return Err(PostError::Full);
+        }
+        let mut chain = Chain::new();
+        self.chain_registrations(queue, &mut chain);
+        for message in messages.iter() {
+            self.chain_message(queue, &mut chain, message);
+        }
+        if let Some(key) = invalidate {
+            if let Some(first) = messages.first() {
+                if let Some(request) = queue.messages.get_mut(usize::from(first.slot.index)) {
+                    request.opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+                    wr::set_invalidated_key(request, key);
+                }
+            }
+        }
+        if queue.signal(requests, report) {
+            chain.signal_last();
+        }
+        let (mut accepted, result) = chain.post(self.raw);
+        while let Some(region) = queue.pending.pop() {
+            let key = self.registration_key();
+            Self::account(queue, &mut accepted, key, Owned::Registration(region));
+        }
+        for message in messages.drain_all() {
+            let key = self.send_key(message.slot.index);
+            Self::account(
+                queue,
+                &mut accepted,
+                key,
+                Owned::Message(message.slot.index),
+            );
+        }
+        result.map_err(PostError::Failed)
+    }
+
+    /// Books one request of a chain of which `accepted` more were taken by the hardware.
+    fn account(queue: &mut SendQueue, accepted: &mut u32, key: usize, owned: Owned) {
+        if *accepted > 0 {
+            *accepted -= 1;
+            queue.posted(Entry {
+                key,
+                requests: 1,
+                owned,
+            });
+        } else if let Owned::Message(slot) = owned {
+            queue.put_back(slot);
+        }
+    }
+
+    fn registration_key(&self) -> usize {
+        // CAST: Only compared.
+        &raw const self.registration_cqe as usize
+    }
+
+    fn send_key(&self, index: u16) -> usize {
+        // CAST: Only compared.
+        self.send_cqes
+            .get(usize::from(index))
+            .map_or(0, |cqe| core::ptr::from_ref(cqe) as usize)
+    }
+
+    fn chain_registrations(&self, queue: &mut SendQueue, chain: &mut Chain) {
+        for (region, request) in queue.pending.iter().zip(queue.registrations.iter_mut()) {
+            *request = region.registration();
+            wr::set_completion(&mut request.wr, &self.registration_cqe);
+            chain.add(&mut request.wr);
+        }
+    }
+
+    fn chain_message(&self, queue: &mut SendQueue, chain: &mut Chain, message: &Message) {
+        let index = usize::from(message.slot.index);
+        let (Some(request), Some(piece), Some(cqe)) = (
+            queue.messages.get_mut(index),
+            queue.pieces.get_mut(index),
+            self.send_cqes.get(index),
+        ) else {
+            return;
+        };
+        self.send_buffers.sync_for_device(index, message.len);
+        piece.addr = self.send_buffers.address(index);
+        // The length is that of a message, far below 4 GiB.
+        piece.length = u32::try_from(message.len).unwrap_or(0);
+        piece.lkey = self.pd.local_key();
+        *request = bindings::ib_send_wr {
+            sg_list: piece,
+            num_sge: 1,
+            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+            ..Default::default()
+        };
+        wr::set_completion(request, cqe);
+        chain.add(request);
+    }
+
+    /// Puts a registration in front of the next message. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOTCONN` on a closed queue pair, `-ENOMEM` when more are pending than planned for.
+    pub(crate) fn queue_registration(&self, region: &Arc<Mr>) -> Result {
+        let mut queue = self.sq.lock();
+        if queue.closed {
+            return Err(ENOTCONN);
+        }
+        queue.pending.push(region.clone()).map_err(|_| ENOMEM)
+    }
+
+    /// Takes back a registration that is still pending; false if it is posted.
+    pub(crate) fn unqueue_registration(&self, region: &Arc<Mr>) -> bool {
+        let taken = self
+            .sq
+            .lock()
+            .pending
+            .remove(|other| Arc::ptr_eq(other, region));
+        taken.is_some()
+    }
+
+    /// Whether a request that names this region is not known to be finished.
+    pub(super) fn is_posted(&self, region: &Arc<Mr>) -> bool {
+        self.sq.lock().names(region)
+    }
+
+    /// Posts the local invalidation of a region; [`Mr::wait_invalidated`] waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`].
+    pub(crate) fn post_invalidation(&self, region: &Arc<Mr>) -> Result<(), PostError> {
+        let mut queue = self.sq.lock();
+        if queue.closed {
+            return Err(PostError::Failed(ENOTCONN));
+        }
+        if queue.room == 0 {
+            return Err(PostError::Full);
+        }
+        let mut request = region.invalidation(Self::send_done);
+        let key = wr::completion_key(&request);
+        let mut chain = Chain::new();
+        chain.add(&mut request);
+        chain.signal_last();
+        let (accepted, result) = chain.post(self.raw);
+        if accepted > 0 {
+            queue.signalled();
+            queue.posted(Entry {
+                key,
+                requests: 1,
+                owned: Owned::Invalidation(region.clone()),
+            });
+        }
+        result.map_err(PostError::Failed)
+    }
+
+    /// Posts the chain of an RDMA transfer, whose last request is signalled with the transfer's
+    /// completion object.
+    ///
+    /// Returns how many of the chain's requests the hardware has taken.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]; with [`PostError::Failed`] part of the chain may be posted.
+    ///
+    /// # Safety
+    ///
+    /// * `first` is a chain of valid requests whose memory stays until the transfer is done or the
+    ///   queue pair drained.
+    pub(super) unsafe fn post_transfer(
+        &self,
+        first: *mut bindings::ib_send_wr,
+        transfer: &Arc<Transfer>,
+    ) -> Result<(), PostError> {
+        let mut queue = self.sq.lock();
+        if queue.closed {
+            return Err(PostError::Failed(ENOTCONN));
+        }
+        let mut chain = Chain::new();
+        // SAFETY: A valid chain by contract.
+        unsafe { chain.adopt(first) };
+        if chain.requests > queue.room {
+            return Err(PostError::Full);
+        }
+        let (accepted, result) = chain.post(self.raw);
+        if accepted > 0 {
+            queue.signalled();
+            queue.posted(Entry {
+                key: transfer.key(),
+                requests: accepted,
+                owned: Owned::Transfer(transfer.clone()),
+            });
+        }
+        result.map_err(PostError::Failed)
+    }
+
+    /// Completion of anything on the send queue.
+    pub(super) unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+        // SAFETY: The core hands out a valid completion.
+        let wc = unsafe { &*wc };
+        // CAST: Only compared.
+        let (status, key) = (wc.status, wr::completed(wc) as usize);
+        let act = |qp: &Self, owner: &Arc<C>| {
+            if status == bindings::ib_wc_status_IB_WC_SUCCESS {
+                qp.sq.lock().retire(key);
+                C::sent(owner);
+            } else {
+                C::send_failed(owner, Status(status));
+                qp.sq.lock().failed(key, status);
+            }
+        };
+        // SAFETY: Called by the core for a queue of ours.
+        unsafe { Self::with_owner(cq, act) };
+    }
+}
