@@ -49,7 +49,7 @@ accel=$ACCEL
 [ "$ACCEL" != tcg ] || accel=tcg,thread=multi
 mem=${GUEST_MEM:-3072}
 console=(-serial "file:$run/console" -monitor none)
-limit=(timeout -k 10 "$bound")
+limit=(timeout --foreground -k 10 "$bound") # in our process group, to die with us
 if [ "$interactive" -eq 1 ]; then
 	console=(-serial mon:stdio)
 	limit=()

@@ -54,7 +54,7 @@ step() {
 	wait "$pid" || rc=$?
 	if [ "$rc" -ne 0 ]; then
 		printf 'FAILED\n' >&2
-		cat "$log.why" 2>/dev/null >&2 || printf 'error: the step "%s" failed (exit %d)\n' "$name" "$rc" >&2
+		cat "$log.why" >&2 2>/dev/null || printf 'error: the step "%s" failed (exit %d)\n' "$name" "$rc" >&2
 		printf '  log: %s\n' "$log" >&2
 		return "$rc"
 	fi

@@ -24,15 +24,15 @@ fake_kdir() {
 	echo 7.3.4+deb13-amd64 >"$k/include/config/kernel.release"
 	printf 'rust\001\002rustc 1.85.1 (4eb161250 2025-03-15) (built from a source tarball)\003' >"$k/rust/libcore.rmeta"
 }
-kdir_check() { RUSTC=$TMP/rustc "$S/kdir-check.sh" "$TMP/kdir"; }
+kdir_check=(env RUSTC="$TMP/rustc" "$S/kdir-check.sh" "$TMP/kdir")
 spoiled() { # <change> <expected words>
 	fake_kdir
 	(cd "$TMP/kdir" && eval "$1")
-	says "$2" kdir_check
+	says "$2" "${kdir_check[@]}"
 }
 
 fake_kdir
-ok "kdir/good" kdir_check
+ok "kdir/good" "${kdir_check[@]}"
 ok "kdir/not-a-folder" says "is not a folder" "$S/kdir-check.sh" "$TMP/nowhere"
 ok "kdir/not-prepared" spoiled "rm include/config/auto.conf" "not a prepared kernel tree"
 ok "kdir/older-than-7.2" spoiled "echo 7.1.9-amd64 >include/config/kernel.release" "is 7.1.9-amd64; smbdirect needs kernel 7.2"
@@ -41,7 +41,7 @@ ok "kdir/no-rust-tree" spoiled "rm rust/libkernel.rmeta" "has no Rust support tr
 ok "kdir/no-rdma" spoiled "echo CONFIG_RUST=y >include/config/auto.conf" "without RDMA"
 ok "kdir/built-in" spoiled "echo CONFIG_SMBDIRECT=y >>include/config/auto.conf" "built in"
 ok "kdir/missing-header" spoiled "rm include/linux/smbdirect.h" "header include/linux/smbdirect.h is missing"
-ok "kdir/other-rustc" spoiled "echo 'rustc 1.90.0 (abcdef123 2025-09-01)' >rust/libcore.rmeta" "made by 'rustc 1.90.0 .*' but .* is 'rustc 1.85.1"
+ok "kdir/other-rustc" spoiled "echo 'rustc 1.90.0 (abcdef123 2025-09-01)' >rust/libcore.rmeta" "made by 'rustc 1.90.0 .*' but .* here is 'rustc 1.85.1"
 ok "kdir/make-modules" says "is not a folder" make -C "$TOP" modules KDIR="$TMP/nowhere"
 ok "kver/too-old" says "KVER=7.1 is too old" env KVER=7.1 "$S/kernel.sh"
 ok "install/no-kdir" says "modules_install needs KDIR" env KDIR= "$S/modules.sh" modules_install

@@ -8,6 +8,9 @@
 # offload threshold, a page list, the largest inline message, one and several registrations.
 SIZES="0 1 1340 1364 4096 65536 173910 1048576 8388608 9437184"
 
+# local_share: can the server's side of a file be looked at from here?  Not with two guests.
+local_share() { [ "$TOPOLOGY" != D ]; }
+
 # random_pool: 9 MiB and a bit of random bytes that all files are cut from.
 random_pool() { [ -s /tmp/pool ] || head -c 9437185 /dev/urandom >/tmp/pool; }
 
@@ -17,7 +20,7 @@ sum() { sha256sum <"$1" | cut -d' ' -f1; }
 one_size() {
 	head -c "$1" /tmp/pool >/tmp/want
 	try 60 dd if=/tmp/want of=$MNT/f bs=4M iflag=fullblock status=none || return
-	cmp -s /tmp/want $SHARE/f || why "size $1: the server holds something else" || return
+	! local_share || cmp -s /tmp/want $SHARE/f || why "size $1: the server holds something else" || return
 	try 60 dd if=$MNT/f of=/tmp/got bs=4M iflag=fullblock status=none || return
 	cmp -s /tmp/want /tmp/got || why "size $1: came back different" || return
 	rm $MNT/f || why "size $1: cannot be removed"
@@ -42,17 +45,18 @@ check_tree() {
 	cp -r /tmp/small $MNT/tree || why "copying a tree in failed" || return
 	diff -r /tmp/small $MNT/tree || why "the tree reads back different" || return
 	mv $MNT/tree $MNT/moved && mv $MNT/moved/stdio.h $MNT/moved/renamed.h || why "rename failed" || return
-	cmp -s /usr/include/stdio.h $SHARE/moved/renamed.h || why "the renamed file is not what it was" || return
-	rm -r $MNT/moved && [ -z "$(ls -A $SHARE)" ] || why "delete failed"
+	cmp -s /usr/include/stdio.h $MNT/moved/renamed.h || why "the renamed file is not what it was" || return
+	rm -r $MNT/moved && [ -z "$(ls -A $MNT)" ] || why "delete failed"
 }
 
 # listing: ls -l of 2,000 entries.
 check_listing() {
-	local n
-	mkdir $SHARE/many && (cd $SHARE/many && seq -f 'entry-%04g-with-a-name-of-some-length' 2000 | xargs touch)
+	local n where=$MNT
+	! local_share || where=$SHARE
+	mkdir $where/many && (cd $where/many && seq -f 'entry-%04g-with-a-name-of-some-length' 2000 | xargs touch)
 	n=$(timeout 120 ls -l $MNT/many | grep -c entry-) || why "ls -l failed" || return
 	[ "$n" -eq 2000 ] || why "ls -l shows $n of 2000 entries" || return
-	rm -r $SHARE/many
+	rm -r $where/many
 }
 
 # fio: eight parallel writers and readers; every block carries its own checksum.
@@ -60,10 +64,10 @@ check_fio() {
 	local log=$RUN/fio.log
 	mkdir -p $MNT/fio
 	timeout -k 5 240 fio --name=verify --directory=$MNT/fio --numjobs=8 --rw=randwrite --size="${FIO_SIZE:-2m}" \
-		--bsrange=4k-512k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--bsrange=4k-512k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1 \
 		--group_reporting --output="$log" || why "fio: $(grep -m1 -iE 'verify|err' "$log" || echo "status $?")" || return
 	timeout -k 5 240 fio --name=mixed --directory=$MNT/fio --numjobs=8 --rw=randrw --size="${FIO_SIZE:-2m}" \
-		--bs=4k --io_size=256k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 \
+		--bs=4k --io_size=256k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --verify_state_save=0 \
 		--group_reporting --output="$log" || why "fio mixed: $(grep -m1 -iE 'verify|err' "$log" || echo "status $?")" || return
 	rm -r $MNT/fio
 }
@@ -92,6 +96,17 @@ test_already_loaded() {
 	[[ $WHY == *"already loaded"* ]] || why "the reason given was: $WHY" || return
 	unload_modules && topology_down
 }
+
+# serve: the server of a pair of guests; the client leaves a file when it is done, the host one
+# when it is not coming any more.
+test_serve() {
+	topology_up S && load_modules && server_start || return
+	wait_for 900 served && server_stop && unload_modules && topology_down
+}
+
+check_over() { touch $MNT/done; }
+
+served() { [ -e $SHARE/done ] || [ -e "$RUN/stop" ]; }
 
 # sealed, signed: what the session says of itself.
 check_sealed() { grep -qi 'encrypted' /proc/fs/cifs/DebugData || why "the session is not encrypted"; }

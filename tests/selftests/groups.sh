@@ -8,27 +8,31 @@
 #	rounds <n>	load, mount, I/O, unmount, unload, n times
 #	other <name>	a test of its own, test_<name>
 
+# cifs computes the write size of a sealed mount without the room for the encryption header, and
+# then refuses its own request (seen with the C module as well); so these mounts set their sizes.
+SEAL=seal,rsize=131072,wsize=131072
+
 group_A() {
 	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio
 	cell 3.0.2 A 3.0.2 "" rdma sizes
 	cell 3.0 A 3.0 "" rdma sizes fio
 	cell 3.1.1-sign A 3.1.1 sign rdma sizes fio
-	cell 3.1.1-seal A 3.1.1 seal rdma sizes fio
-	cell 3.0-seal A 3.0 seal rdma sizes
+	cell 3.1.1-seal A 3.1.1 "$SEAL" rdma sizes fio
+	cell 3.0-seal A 3.0 "$SEAL" rdma sizes
 	cell 3.0-sign A 3.0 sign rdma sizes
 	cell 3.1.1-channels A 3.1.1 multichannel,max_channels=2 rdma channels sizes fio
 }
 
 group_B() {
 	cell 3.1.1 B 3.1.1 "" rdma listing sizes tree fio
-	cell 3.0-seal B 3.0 seal rdma sizes
+	cell 3.0-seal B 3.0 "$SEAL" rdma sizes
 	cell 3.0.2-sign B 3.0.2 sign rdma sizes
 }
 
 group_C() {
 	cell 3.1.1 C 3.1.1 "" rdma listing sizes tree fio
 	cell 3.0 C 3.0 "" rdma sizes
-	cell 3.1.1-seal C 3.1.1 seal rdma sizes
+	cell 3.1.1-seal C 3.1.1 "$SEAL" rdma sizes
 	cell 3.0.2-channels C 3.0.2 multichannel,max_channels=2 rdma channels sizes
 }
 
@@ -48,7 +52,16 @@ group_modules() {
 # What a second kernel series has to show.
 group_smoke() {
 	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree
-	cell 3.0-seal A 3.0 seal rdma sizes
+	cell 3.0-seal A 3.0 "$SEAL" rdma sizes
 	cell siw C 3.1.1 "" rdma sizes
 	rounds 3
+}
+
+# Two guests: the client's half and the server's.
+group_client() {
+	cell 3.1.1 D 3.1.1 "" rdma listing sizes tree fio over
+}
+
+group_server() {
+	other serve
 }

@@ -71,7 +71,8 @@ unload_modules() {
 # rdma_name: the device the server listens on.
 rdma_name() { [ "$TOPOLOGY" = C ] && echo siw0 || echo rxe0; }
 
-# topology_up <A|B|C|E>: see testing.md section 5.  The MTU must be raised before the RDMA link.
+# topology_up <A|B|C|E>: see Documentation/testing.  The MTU must be raised before the RDMA link.
+# No IPv6 addresses: ksmbd would offer them for further channels, but its listeners are IPv4 only.
 topology_up() {
 	TOPOLOGY=$1
 	NETNS=()
@@ -79,6 +80,8 @@ topology_up() {
 	A) one_device rxe ;;
 	B) two_ends ;;
 	C) insert "$PEERS/siw.ko" && one_device siw ;;
+	D) network_card 10.0.0.2 ;;
+	S) network_card $SERVER ;;
 	E) try 30 modprobe ib_core force_mr=1 && one_device rxe ;;
 	*) why "no topology $1" ;;
 	esac
@@ -89,7 +92,7 @@ one_device() {
 	[ "$1" != rxe ] || try 60 modprobe rdma_rxe || return
 	try 10 modprobe dummy numdummies=0 &&
 		try 10 ip link add dummy0 type dummy &&
-		try 10 ip link set dummy0 mtu 9000 up &&
+		try 10 ip link set dummy0 mtu 9000 addrgenmode none up &&
 		try 10 ip addr add $SERVER/24 dev dummy0 &&
 		try 10 rdma link add "${1}0" type "$1" netdev dummy0
 }
@@ -99,12 +102,22 @@ two_ends() {
 	try 60 modprobe rdma_rxe && try 10 modprobe veth &&
 		try 10 ip netns add cl &&
 		try 10 ip link add veth0 mtu 9000 type veth peer name veth1 mtu 9000 netns cl &&
+		try 10 ip link set veth0 addrgenmode none && try 10 ip -n cl link set veth1 addrgenmode none &&
 		try 10 ip addr add $SERVER/24 dev veth0 && try 10 ip link set veth0 up &&
 		try 10 ip -n cl addr add 10.0.0.2/24 dev veth1 && try 10 ip -n cl link set veth1 up &&
 		try 10 ip -n cl link set lo up &&
 		try 10 rdma link add rxe0 type rxe netdev veth0 &&
 		try 10 nsenter --net=/run/netns/cl rdma link add rxe1 type rxe netdev veth1
 	NETNS=(nsenter --net=/run/netns/cl)
+}
+
+# network_card <address>: one end of a cable between two guests; D is the client's, S the server's.
+network_card() {
+	try 60 modprobe rdma_rxe && try 60 modprobe virtio_net &&
+		wait_for 20 test -e /sys/class/net/eth0 &&
+		try 10 ip link set eth0 addrgenmode none &&
+		try 10 ip addr add "$1/24" dev eth0 && try 10 ip link set eth0 up &&
+		try 10 rdma link add rxe0 type rxe netdev eth0
 }
 
 # topology_down: links, namespaces and the whole RDMA stack, so that the next one starts fresh.
@@ -115,6 +128,7 @@ topology_down() {
 	done
 	[ ! -e /sys/class/net/dummy0 ] || try 10 ip link delete dummy0 || return
 	[ ! -e /sys/class/net/veth0 ] || try 10 ip link delete veth0 || return
+	[ ! -e /sys/class/net/eth0 ] || try 10 ip addr flush dev eth0 || return
 	[ ! -e /run/netns/cl ] || try 10 ip netns delete cl || return
 	NETNS=()
 	for d in siw rdma_rxe rdma_ucm rdma_cm iw_cm ib_cm ib_uverbs ib_core; do

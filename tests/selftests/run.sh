@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Run one group of guest tests:	run.sh <group> [pattern]		(in the guest, as root)
+# Run one group of guest tests:	run.sh <group> [prefix pattern]	(in the guest, as root)
 # or name its tests:		LIST=1 run.sh <group>		(anywhere)
 # The output is KTAP.  A reason follows a failed test's name after " # ".
 
@@ -12,11 +12,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/checks.sh"
 # shellcheck source=tests/selftests/groups.sh
 . "$here/groups.sh"
-group=$1 pattern=${2:-*}
+group=$1 prefix=${2:-} pattern=${3:-*}
 
-# wanted <name>
+# wanted <name>: the pattern is about whole names, with what the host puts in front.
 # shellcheck disable=SC2053 # the right side is a pattern
-wanted() { [[ $1 == $pattern ]]; }
+wanted() { [[ $prefix/$1 == $pattern ]]; }
 
 # report <name> <status>: one KTAP line.
 report() {
@@ -73,7 +73,12 @@ bounded() {
 }
 
 set_up() {
-	topology_up "$TOPOLOGY" && load_modules && server_start && smb_mount "$OPTIONS"
+	topology_up "$TOPOLOGY" && load_modules && serve && smb_mount "$OPTIONS"
+}
+
+# serve: with two guests the server is the other one.
+serve() {
+	if local_share; then server_start; else wait_for 90 bash -c "</dev/tcp/$SERVER/445"; fi
 }
 
 # after_failure: get everything out of the way so that the next cell has a chance.
@@ -88,7 +93,7 @@ after_failure() {
 
 # one <test> <command...>: run and report; after a failed one the rest of the cell is not run.
 one() {
-	local name=$1
+	local name=$1 start
 	shift
 	if [ -n "$BROKEN" ]; then
 		WHY="not run: $BROKEN failed"
@@ -96,7 +101,9 @@ one() {
 		return
 	fi
 	WHY=
+	start=$SECONDS
 	if "$@"; then report "$name" 0; else report "$name" 1; BROKEN=${name#*/}; fi
+	echo "# $((SECONDS - start)) s"
 }
 
 run_cell() {
@@ -117,7 +124,7 @@ run_cell() {
 	report "$name/log" $?
 }
 
-take_down() { server_stop && unload_modules && topology_down; }
+take_down() { { ! local_share || server_stop; } && unload_modules && topology_down; }
 
 # run_rounds <n>: load, mount, I/O, unmount, unload, again and again.
 run_rounds() {
@@ -135,7 +142,7 @@ run_rounds() {
 
 run_other() {
 	log_mark
-	bounded 300 "test_${1//-/_}" && log_clean
+	bounded 1000 "test_${1//-/_}" && log_clean
 	report "$1" $?
 }
 
