@@ -43,6 +43,7 @@ impl Drop for Running {
             // code is gone, or this module could not be unloaded, so nobody else takes it back.
             drop(unsafe { Arc::<Connection>::from_raw(raw) });
         }
+        shared.flush();
     }
 }
 

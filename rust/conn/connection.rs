@@ -9,7 +9,7 @@
 
 use super::credit::Flow;
 use super::listen::Queue;
-use super::log::{log, SharedSink};
+use super::log::{log, Level, SharedSink};
 use super::mr::Pool;
 use super::negotiate::Negotiation;
 use super::recv::{Reader, Receive};
@@ -18,6 +18,7 @@ use super::shared::Shared;
 use super::transfer::Transfers;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::published::Published;
+use crate::kern::time::now_ms;
 use crate::kern::wait::{new_wait_queue, WaitQueue};
 use crate::kern::work::{impl_has_work, new_work, Work};
 use crate::proto::negotiate::Negotiated;
@@ -199,6 +200,11 @@ impl Connection {
     /// Where log lines go, if the consumer has said.
     pub(crate) fn sink(&self) -> Option<&SharedSink> {
         self.sink.as_ref()
+    }
+
+    /// Whether a line of this level may be logged now. Any context.
+    pub(crate) fn may_log(&self, level: Level) -> bool {
+        level != Level::Error || self.shared.limiter.lock().allows(now_ms())
     }
 
     /// What the consumer knows the connection by, for its callbacks.

@@ -104,9 +104,12 @@ impl Connection {
 
     /// Sends a message without data if one is due and can be sent now. Any context.
     pub(crate) fn pump(self: &Arc<Self>) {
-        let free = self.free_receives();
-        if self.flow.lock().message_due(free) && self.is_connected() {
-            self.send_empty();
+        loop {
+            let free = self.free_receives();
+            let due = self.flow.lock().message_due(free);
+            if !due || !self.is_connected() || !self.send_empty() {
+                return;
+            }
         }
     }
 }

@@ -179,17 +179,14 @@ impl Queue {
         children.take(at)
     }
 
-    /// References to all queued children.
-    fn connection(&self, at: usize) -> Option<Arc<Connection>> {
-        Some(
-            self.children
-                .lock()
-                .queued
-                .get(at)?
-                .socket
-                .connection()
-                .clone(),
-        )
+    /// A queued child without an error.
+    fn live_child(&self) -> Option<Arc<Connection>> {
+        let children = self.children.lock();
+        let mut all = children
+            .queued
+            .iter()
+            .map(|child| child.socket.connection());
+        all.find(|child| !child.is_dead()).cloned()
     }
 
     fn is_empty(&self) -> bool {
@@ -320,10 +317,8 @@ impl Connection {
         let Some(errno) = self.state().first_error() else {
             return;
         };
-        let mut at = 0;
-        while let Some(child) = self.children.connection(at) {
+        while let Some(child) = self.children.live_child() {
             child.fail(errno, None);
-            at += 1;
         }
     }
 

@@ -53,6 +53,38 @@ pub(crate) trait Sink: Send + Sync {
     );
 }
 
+/// How many error lines there may be: a peer must not fill the log (R47).
+pub(crate) struct Limiter {
+    window_start: u64,
+    lines: u32,
+}
+
+impl Limiter {
+    /// Length of a window, milliseconds.
+    const WINDOW: u64 = 5000;
+    /// Error lines in a window, of all connections together.
+    const LINES: u32 = 20;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            window_start: 0,
+            lines: 0,
+        }
+    }
+
+    /// Whether one more line is allowed at `now`, in milliseconds.
+    pub(crate) fn allows(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.window_start) >= Self::WINDOW {
+            *self = Self {
+                window_start: now,
+                lines: 0,
+            };
+        }
+        self.lines = self.lines.saturating_add(1);
+        self.lines <= Self::LINES
+    }
+}
+
 /// A sink that may be shared with a listener's children.
 pub(crate) type SharedSink = Arc<dyn Sink>;
 
@@ -62,7 +94,8 @@ macro_rules! log {
         let (sink, whose) = ($connection.sink(), $connection.address());
         let (level, class) =
             ($crate::conn::log::Level::$level, $crate::conn::log::Class::$class);
-        if let Some(sink) = sink.filter(|sink| sink.wants(whose, level, class)) {
+        let wanted = sink.filter(|sink| sink.wants(whose, level, class));
+        if let Some(sink) = wanted.filter(|_| $connection.may_log(level)) {
             sink.print(whose, level, class, line!(), kernel::prelude::fmt!($($text)+));
         }
     }};

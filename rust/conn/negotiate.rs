@@ -292,6 +292,7 @@ impl Connection {
         let mut receive = self.receive.lock();
         receive.free = free;
         receive.queue = queue;
+        receive.buffers = count;
         drop(receive);
         self.open_sender(params.max_send_size, params.max_fragmented_send_size)?;
         let mut flow = self.flow.lock();

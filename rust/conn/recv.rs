@@ -44,6 +44,8 @@ pub(crate) struct Receive {
     pub(crate) queue: Ring<Fragment>,
     /// Where in a message the peer is.
     pub(crate) reassembly: Reassembly,
+    /// Buffers there are.
+    pub(crate) buffers: usize,
 }
 
 impl Receive {
@@ -52,7 +54,14 @@ impl Receive {
             free: Ring::empty(),
             queue: Ring::empty(),
             reassembly: Reassembly::new(false),
+            buffers: 0,
         }
+    }
+
+    /// Whether so many buffers hold data that the reader must take what is there, however little:
+    /// a peer that sends tiny fragments would run out of credits before the reader has its bytes.
+    fn is_crowded(&self) -> bool {
+        self.queue.len() > self.buffers / 2
     }
 
     /// Takes over an arrived message.
@@ -124,10 +133,13 @@ impl Connection {
             }
         }
         let credits = self.flow.lock().received(&header)?;
-        let stored = self.receive.lock().place(&header, received.slot)?;
+        let mut receive = self.receive.lock();
+        let stored = receive.place(&header, received.slot)?;
+        let crowded = receive.is_crowded();
+        drop(receive);
         if stored {
             Self::count(&self.statistics.enqueued, 1);
-            self.publish(usize::try_from(header.length).unwrap_or(0));
+            self.publish(usize::try_from(header.length).unwrap_or(0), crowded);
         } else {
             Self::count(&self.statistics.returned_receives, 1);
         }
@@ -143,10 +155,10 @@ impl Connection {
     }
 
     /// Adds to the byte count and wakes the reader if it has what it waits for.
-    fn publish(&self, bytes: usize) {
+    fn publish(&self, bytes: usize, crowded: bool) {
         // Fully ordered: against the reader, which stores what it wants before it looks at the count.
         let queued = self.queued.fetch_add(bytes, Full).wrapping_add(bytes);
-        if queued >= self.wanted.load(Relaxed) {
+        if crowded || queued >= self.wanted.load(Relaxed) {
             self.read_wait.wake_all();
         }
     }
@@ -188,7 +200,7 @@ impl Connection {
         Ok(size)
     }
 
-    /// Waits until `bytes` are queued.
+    /// Waits until `bytes` are queued, or fewer if the buffers run short.
     fn wait_for_data(self: &Arc<Self>, bytes: usize, interruptible: bool) -> Result {
         if self.queued.load(Acquire) >= bytes {
             return Ok(());
@@ -201,7 +213,7 @@ impl Connection {
             Signals::Ignore
         };
         let outcome = self.read_wait.wait(signals, None, || {
-            if self.queued.load(Acquire) >= bytes {
+            if self.queued.load(Acquire) >= bytes || self.receive.lock().is_crowded() {
                 return Some(Ok(()));
             }
             // Only after the look at the count: what arrived before the end is delivered (R29).

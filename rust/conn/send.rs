@@ -62,6 +62,8 @@ pub(crate) struct Sender {
     token: Token,
     /// Completions that made room so far; a change tells a waiter to try again.
     rooms: u64,
+    /// Somebody wanted to send what is due while the token was taken.
+    missed: bool,
 }
 
 impl Sender {
@@ -69,6 +71,7 @@ impl Sender {
         Self {
             token: Token::Absent,
             rooms: 0,
+            missed: false,
         }
     }
 
@@ -80,6 +83,12 @@ impl Sender {
                 None
             }
         }
+    }
+
+    /// Puts the token back; true when somebody missed it meanwhile.
+    fn give_back(&mut self, building: KBox<Building>) -> bool {
+        self.token = Token::Free(building);
+        core::mem::take(&mut self.missed)
     }
 
     fn unpark(&mut self) -> Option<KBox<Building>> {
@@ -154,7 +163,7 @@ impl Connection {
     /// Gives the right to send back, and sends what became due meanwhile.
     fn release(self: &Arc<Self>, mut building: KBox<Building>) {
         self.drop_unsent(&mut building);
-        self.sender.lock().token = Token::Free(building);
+        self.sender.lock().give_back(building);
         self.send_wait.wake_all();
         self.pump();
     }
@@ -310,6 +319,10 @@ impl Connection {
         remaining: u32,
     ) -> Result<usize> {
         let Some(iter) = iter else {
+            let inside = |open: &Open| open.message.remaining() > 0;
+            if building.train.is_open() || building.open.as_ref().is_some_and(inside) {
+                return Err(EINVAL);
+            }
             self.close(building)?;
             let (slot, granted) = self.obtain(building)?;
             building.open = Some(Open {
@@ -509,7 +522,8 @@ impl Connection {
     /// Gets a buffer and a credit if both are there. Any context.
     fn try_obtain(&self, qp: &Qp<Self>) -> Option<(SendSlot, u16)> {
         let slot = qp.take_send_slot()?;
-        match self.flow.lock().credits.take() {
+        let taken = self.flow.lock().credits.take();
+        match taken {
             Ok(granted) => Some((slot, granted)),
             Err(_) => {
                 qp.return_send_slot(slot);
@@ -520,40 +534,58 @@ impl Connection {
 
     /// Sends a message without data, if nobody else is sending and a credit and a buffer are at
     /// hand. Whoever sends carries along what is due; what is still due is sent when the right to
-    /// send, a credit or a buffer comes back. Any context.
-    pub(crate) fn send_empty(self: &Arc<Self>) {
-        let Some(qp) = self.qp() else { return };
-        let Some(mut building) = self.sender.lock().take() else {
-            return;
+    /// send, a credit or a buffer comes back. Returns whether to look again at once, because
+    /// somebody looked in vain while we had the right to send. Any context.
+    pub(crate) fn send_empty(self: &Arc<Self>) -> bool {
+        let Some(qp) = self.qp() else { return false };
+        let mut sender = self.sender.lock();
+        let Some(mut building) = sender.take() else {
+            sender.missed = true;
+            return false;
         };
+        drop(sender);
         Self::count(&self.statistics.empty_sends, 1);
-        let posted = self.try_obtain(qp).map(|(mut slot, granted)| {
-            let header = self
-                .flow
-                .lock()
-                .header(&fragment::Message::empty(), granted);
-            let len = write_header(qp, &mut slot, &header)?;
-            building.chain.push(Message { slot, len }, GFP_NOWAIT)?;
-            match qp.post_messages(&mut building.chain, None, false) {
-                Ok(()) => Ok(()),
-                Err(PostError::Failed(error)) => Err(error),
-                // A buffer implies a place in the queue unless registrations filled it.
-                Err(PostError::Full) => Ok(self.take_back(qp, &mut building, &header)),
-            }
-        });
-        if let Some(Err(error)) = posted {
-            if self.fail(error.to_errno(), None) {
-                log!(
-                    self,
-                    Error,
-                    Send,
-                    "post of an empty message failed: {:?}",
-                    error
-                );
+        if let Some((slot, granted)) = self.try_obtain(qp) {
+            if let Err(error) = self.post_empty(qp, &mut building, slot, granted) {
+                if self.fail(error.to_errno(), None) {
+                    log!(
+                        self,
+                        Error,
+                        Send,
+                        "post of an empty message failed: {:?}",
+                        error
+                    );
+                }
             }
         }
-        self.sender.lock().token = Token::Free(building);
+        let again = self.sender.lock().give_back(building);
         self.send_wait.wake_all();
+        again
+    }
+
+    /// Builds and posts a message without data.
+    fn post_empty(
+        &self,
+        qp: &Qp<Self>,
+        building: &mut Building,
+        mut slot: SendSlot,
+        granted: u16,
+    ) -> Result {
+        let header = self
+            .flow
+            .lock()
+            .header(&fragment::Message::empty(), granted);
+        let len = write_header(qp, &mut slot, &header)?;
+        building.chain.push(Message { slot, len }, GFP_NOWAIT)?;
+        match qp.post_messages(&mut building.chain, None, false) {
+            Ok(()) => Ok(()),
+            Err(PostError::Failed(error)) => Err(error),
+            // A buffer implies a place in the queue unless registrations filled it.
+            Err(PostError::Full) => {
+                self.take_back(qp, building, &header);
+                Ok(())
+            }
+        }
     }
 
     /// Undoes an empty message that found no room.

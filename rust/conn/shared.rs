@@ -3,6 +3,8 @@
 //! What all connections of the module share: its workqueues and the list of its sockets.
 
 use super::connection::Connection;
+use super::log::Limiter;
+use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::work::{Service, WorkQueue};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex};
@@ -26,6 +28,9 @@ pub(crate) struct Queues {
 pub(crate) struct Shared {
     /// The workqueues.
     pub(crate) queues: Queues,
+    /// Keeps error lines from filling the log.
+    #[pin]
+    pub(crate) limiter: IrqLock<Limiter>,
     /// Every connection that is not torn down, so that none is left when the module goes.
     #[pin]
     sockets: Mutex<KVec<Arc<Connection>>>,
@@ -48,6 +53,7 @@ impl Shared {
         Arc::pin_init(
             pin_init!(Self {
                 queues,
+                limiter <- new_irq_lock!(Limiter::new(), c"Shared::limiter"),
                 sockets <- new_mutex!(KVec::new(), "Shared::sockets"),
             }),
             GFP_KERNEL,
@@ -75,6 +81,21 @@ impl Shared {
         };
         drop(sockets);
         drop(removed);
+    }
+
+    /// Waits until no work of a connection that is torn down runs any more, so that none of them
+    /// holds the last reference to the queues. Process context.
+    pub(crate) fn flush(&self) {
+        let queues = &self.queues;
+        for queue in [
+            &queues.reap,
+            &queues.cleanup,
+            &queues.accept,
+            &queues.connect,
+            &queues.idle,
+        ] {
+            queue.flush();
+        }
     }
 
     /// One of the connections still listed. When the module goes, its users are gone.

@@ -19,12 +19,14 @@ use crate::rdma::qp::Qp;
 use crate::rdma::rw::{self, LocalBuffer, Segment, TransferError};
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
-use kernel::sync::{new_mutex, Arc, Mutex};
+use kernel::sync::Arc;
 
 /// Contexts at hand.
 struct Contexts {
     plan: RwPlan,
     free: u32,
+    /// Somebody waits for contexts; the next one waits behind.
+    turn_taken: bool,
 }
 
 /// The RDMA transfers of a connection.
@@ -35,9 +37,6 @@ pub(crate) struct Transfers {
     /// Waiting for contexts.
     #[pin]
     pub(crate) wait: WaitQueue,
-    /// Whose turn it is to wait.
-    #[pin]
-    turn: Mutex<()>,
 }
 
 /// Segments of one chain; bounds the memory of a batch.
@@ -51,11 +50,11 @@ impl Transfers {
                 credits: 0,
             },
             free: 0,
+            turn_taken: false,
         };
         pin_init!(Self {
             contexts <- new_irq_lock!(none, c"Transfers::contexts"),
             wait <- new_wait_queue!(c"Transfers::wait"),
-            turn <- new_mutex!((), "Transfers::turn"),
         })
     }
 
@@ -64,6 +63,7 @@ impl Transfers {
         *self.contexts.lock() = Contexts {
             plan,
             free: plan.credits,
+            turn_taken: false,
         };
     }
 
@@ -71,17 +71,31 @@ impl Transfers {
         self.contexts.lock().plan
     }
 
-    /// Takes `count` contexts at once, waiting for them in turn.
+    /// Takes `count` contexts at once. Only one caller waits for contexts, the others for their turn:
+    /// so a large transfer is not overtaken for ever by small ones.
     fn take(&self, connection: &Connection, count: u32) -> Result {
-        let _turn = self.turn.lock();
+        self.wait_for(connection, |contexts| {
+            let free = !contexts.turn_taken;
+            contexts.turn_taken = true;
+            free
+        })?;
+        let result = self.wait_for(connection, |contexts| {
+            let left = contexts.free.checked_sub(count);
+            contexts.free = left.unwrap_or(contexts.free);
+            left.is_some()
+        });
+        self.contexts.lock().turn_taken = false;
+        self.wait.wake_all();
+        result
+    }
+
+    /// Waits until `take` has got what it wants.
+    fn wait_for(&self, connection: &Connection, take: impl Fn(&mut Contexts) -> bool) -> Result {
         let outcome = self.wait.wait(Signals::Heed, None, || {
             if !connection.is_connected() {
                 return Some(Err(ENOTCONN));
             }
-            let mut contexts = self.contexts.lock();
-            let left = contexts.free.checked_sub(count)?;
-            contexts.free = left;
-            Some(Ok(()))
+            take(&mut self.contexts.lock()).then_some(Ok(()))
         });
         outcome.unwrap_or(Err(ERESTARTSYS))
     }

@@ -45,6 +45,14 @@ impl WorkQueue {
     }
 }
 
+impl WorkQueue {
+    /// Waits for everything queued so far. Process context, not from an item of the queue.
+    pub(crate) fn flush(&self) {
+        // SAFETY: We own the queue.
+        unsafe { kernel::bindings::__flush_workqueue(self.0.as_ptr()) };
+    }
+}
+
 impl Drop for WorkQueue {
     fn drop(&mut self) {
         // SAFETY: We own the queue; `destroy_workqueue` waits for what is queued.

@@ -68,6 +68,10 @@ impl Flags {
 /// of buffers that V1 asks for stays countable in 16 bits (4 MiB / 104 = 40330).
 pub const MAX_FRAGMENTED_RECV: u32 = 4 << 20;
 
+/// Largest message in either direction, bytes: what one contiguous buffer of the engine holds. Larger
+/// wishes are cut to it.
+pub const MAX_MESSAGE_SIZE: u32 = 32 << 10;
+
 /// Largest initiator depth and responder resources: the CM carries them in 8 bits.
 pub const MAX_DEPTH: u16 = 255;
 
@@ -125,7 +129,8 @@ impl Parameters {
     };
 
     /// Checks a caller's block and returns the copy to use, in which the fragmented receive size lies
-    /// between 131072 bytes (R7) and [`MAX_FRAGMENTED_RECV`].
+    /// between 131072 bytes (R7) and [`MAX_FRAGMENTED_RECV`], and the message sizes are at most
+    /// [`MAX_MESSAGE_SIZE`].
     ///
     /// # Errors
     ///
@@ -153,6 +158,8 @@ impl Parameters {
         let fragmented = self.max_fragmented_recv_size;
         Ok(Parameters {
             max_fragmented_recv_size: fragmented.clamp(MIN_FRAGMENTED, MAX_FRAGMENTED_RECV),
+            max_send_size: self.max_send_size.min(MAX_MESSAGE_SIZE),
+            max_recv_size: self.max_recv_size.min(MAX_MESSAGE_SIZE),
             ..*self
         })
     }

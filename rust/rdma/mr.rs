@@ -469,7 +469,7 @@ impl<C: Completions> Qp<C> {
     pub(crate) fn disable_region(&self, region: &Arc<Mr>) {
         self.unqueue_registration(region);
         if self.is_posted(region) {
-            self.flush_sends();
+            self.drain();
         }
         region.disable();
     }

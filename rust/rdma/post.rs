@@ -265,8 +265,6 @@ impl<C: Completions> Qp<C> {
     /// Posts the chain of an RDMA transfer, whose last request is signalled with the transfer's
     /// completion object.
     ///
-    /// Returns how many of the chain's requests the hardware has taken.
-    ///
     /// # Errors
     ///
     /// [`PostError`]; with [`PostError::Failed`] part of the chain may be posted.

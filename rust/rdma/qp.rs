@@ -130,11 +130,17 @@ struct Parts<C: Handler> {
 // SAFETY: Verbs objects may be used from any task.
 unsafe impl<C: Handler> Send for Parts<C> {}
 
+/// How far the end of a queue pair has come.
+struct Life<C: Handler> {
+    parts: Option<Parts<C>>,
+    drained: bool,
+}
+
 /// A reliable connected queue pair.
 ///
 /// # Invariants
 ///
-/// * `raw` is valid while `parts` holds something, and `owner` then points to the owner there.
+/// * `raw` is valid while `life` has parts, and `owner` then points to the owner there.
 /// * Every request in the hardware queues refers to memory of this object, of the send queue's
 ///   entries, or of a transfer or region these hold.
 #[pin_data(PinnedDrop)]
@@ -156,7 +162,7 @@ pub(crate) struct Qp<C: Completions> {
     /// The id the queue pair was made with; valid as `raw` is.
     id: *mut bindings::rdma_cm_id,
     #[pin]
-    parts: Mutex<Option<Parts<C>>>,
+    life: Mutex<Life<C>>,
 }
 
 // SAFETY: The raw pointers are used under the rules of the invariants from any task.
@@ -196,7 +202,7 @@ impl<C: Completions> Qp<C> {
         let send_buffers = Buffers::new(pd.clone(), count, sizes.send_size, Direction::ToDevice)?;
         let send_cqes = Self::cqes(count, Self::send_done)?;
         let first_recv = RecvPool::new::<C>(&pd, 1, FIRST_RECV_SIZE)?;
-        // INVARIANT: `raw` and `owner` are those of `parts`.
+        // INVARIANT: `raw` and `owner` are those of the parts.
         let qp = room.pin_init_with(pin_init!(Self {
             raw,
             owner: owner_ptr,
@@ -210,7 +216,7 @@ impl<C: Completions> Qp<C> {
             data_recv: SetOnce::new(),
             pd,
             id: id.raw(),
-            parts <- new_mutex!(Some(parts), "Qp::parts"),
+            life <- new_mutex!(Life { parts: Some(parts), drained: false }, "Qp::life"),
         }))?;
         Ok(qp.into())
     }
@@ -280,34 +286,33 @@ impl<C: Completions> Qp<C> {
         Some(InUse(self))
     }
 
-    /// Stops posting, drains both queues, destroys the queue pair and its completion queues, and
-    /// lets go of the owner. Afterwards no callback comes and no request is outstanding. May be
-    /// called again. Process context.
-    pub(crate) fn close(&self) {
+    /// Stops posting for good and waits until every request posted so far is complete. Breaks the
+    /// connection. May be called again, also by several at once. Process context.
+    pub(crate) fn drain(&self) {
         self.sq.lock().closed = true;
         self.rq.lock().closed = true;
-        let Some(parts) = self.parts.lock().take() else {
-            return;
-        };
-        // SAFETY: The queue pair is valid as `parts` still exists. Nothing is posted any more
-        // behind the drain's own requests, for which the queues have room.
-        unsafe { bindings::ib_drain_qp(self.raw.as_ptr()) };
+        let mut life = self.life.lock();
+        if life.parts.is_some() && !life.drained {
+            // SAFETY: The queue pair is valid as `parts` exists. Nothing is posted any more behind
+            // the drain's own requests, for which both queues keep a place.
+            unsafe { bindings::ib_drain_qp(self.raw.as_ptr()) };
+            life.drained = true;
+        }
+    }
+
+    /// Drains, destroys the queue pair and its completion queues, and lets go of the owner.
+    /// Afterwards no callback comes and no request is outstanding. May be called again. Process
+    /// context.
+    pub(crate) fn close(&self) {
+        self.drain();
         // Who uses the raw queue pair waits for completions at most, and these have come.
         let _ = self.unused.wait(Signals::Ignore, None, || {
             (self.sq.lock().users == 0).then_some(())
         });
+        let parts = self.life.lock().parts.take();
         drop(parts);
         let leftovers = self.sq.lock().take_all();
         drop(leftovers);
-    }
-
-    /// Waits until every request posted so far is complete, by breaking the connection. For the
-    /// rare caller whose chain was accepted in part and whose memory must not be used afterwards.
-    pub(super) fn flush_sends(&self) {
-        if let Some(raw) = self.use_raw() {
-            // SAFETY: In use, so not destroyed.
-            unsafe { bindings::ib_drain_sq(raw.get()) };
-        }
     }
 
     /// Runs `act` with the queue pair a completion belongs to.

@@ -67,9 +67,7 @@ impl<C: Completions> Qp<C> {
         }
     }
 
-    /// The token of the buffer for the first message; [`None`] except the first time.
-    ///
-    /// Called once, by the owner, while setting up.
+    /// The token of the buffer for the first message. Called once, by the owner, while setting up.
     pub(crate) fn first_receive(&self) -> RecvSlot {
         RecvSlot {
             index: 0,

@@ -293,7 +293,7 @@ pub(crate) fn transfer<C: Completions>(
             Err(PostError::Full) => wait_for_room().map_err(NotStarted)?,
             Err(PostError::Failed(error)) => {
                 // Requests before the refused one may be running.
-                qp.flush_sends();
+                qp.drain();
                 return Err(Post(error));
             }
         }
