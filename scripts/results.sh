@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # Collecting results: from cargo, from KTAP, into one file and one summary.  Sourced by test.sh
-# and check.sh, which set RESULTS and PATTERN.
+# and check.sh, which set RESULTS and PATTERN.  SMBD_RESULTS=file lets several of them share one
+# summary, the last one's: so does .ci/run.
 
 # suite_wanted <prefix>: can a test "<prefix>/..." match the pattern?  When the pattern's own
 # first part is literal the answer is exact, otherwise yes.

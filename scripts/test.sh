@@ -14,9 +14,9 @@
 KDIR=
 PATTERN=${T:-*}
 WORK=$SMBD_CACHE/run/test-$(date +%m%d-%H%M%S)-$$
-RESULTS=$WORK/results
+RESULTS=${SMBD_RESULTS:-$WORK/results}
 mkdir -p "$WORK"
-: >"$RESULTS"
+touch "$RESULTS"
 
 # host_tests: cargo in the build root, whose compiler is the only one a user is sure to have.
 host_tests() {
