@@ -133,6 +133,11 @@ void smbd_device_limits(const struct ib_device_attr *attrs, struct smbd_device_l
 	limits->sg_gaps = attrs->kernel_cap_flags & IBK_SG_GAPS_REG;
 }
 
+enum dma_data_direction smbd_dma_direction(bool to_device)
+{
+	return to_device ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+}
+
 u64 smbd_ib_dma_map_single(struct ib_device *device, void *ptr, size_t len, enum dma_data_direction dir)
 {
 	return ib_dma_map_single(device, ptr, len, dir);

@@ -23,7 +23,7 @@ bool smbd_wq_has_sleeper(struct wait_queue_head *head);
 void smbd_wake_up(struct wait_queue_head *head, int nr);
 void smbd_init_delayed_work(struct delayed_work *dwork, work_func_t func, const char *name,
 			    struct lock_class_key *key, struct lock_class_key *timer_key);
-struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim, bool high_priority);
+struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim);
 u64 smbd_mono_ns(void);
 
 /* verbs */
@@ -55,6 +55,7 @@ struct smbd_device_limits {
 void smbd_device_limits(const struct ib_device_attr *attrs, struct smbd_device_limits *limits);
 
 /* DMA through an ib_device */
+enum dma_data_direction smbd_dma_direction(bool to_device);
 u64 smbd_ib_dma_map_single(struct ib_device *device, void *ptr, size_t len, enum dma_data_direction dir);
 void smbd_ib_dma_unmap_single(struct ib_device *device, u64 addr, size_t len, enum dma_data_direction dir);
 int smbd_ib_dma_mapping_error(struct ib_device *device, u64 addr);

@@ -5,6 +5,7 @@
 use crate::conn::connection::Connection;
 use crate::conn::shared::Shared;
 use crate::conn::socket::Socket;
+use crate::kern::errno::ESHUTDOWN;
 use kernel::prelude::*;
 use kernel::sync::{global_lock, Arc};
 
@@ -53,5 +54,5 @@ impl Drop for Running {
 ///
 /// `-ESHUTDOWN` while the module goes.
 pub(super) fn shared() -> Result<Arc<Shared>> {
-    SHARED.lock().clone().ok_or(ESHUTDOWN)
+    Ok(SHARED.lock().clone().ok_or(ESHUTDOWN)?)
 }

@@ -16,6 +16,7 @@ use super::recv::{Reader, Receive};
 use super::send::Sender;
 use super::shared::Shared;
 use super::transfer::Transfers;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::published::Published;
 use crate::kern::time::now_ms;
@@ -268,7 +269,7 @@ impl Connection {
         if self.is_connected() {
             Ok(())
         } else {
-            Err(ENOTCONN)
+            Err(ENOTCONN.into())
         }
     }
 

@@ -65,13 +65,24 @@ impl Connection {
         u32::try_from(self.receive.lock().free.len()).unwrap_or(u32::MAX)
     }
 
+    /// [`post_missing`](Self::post_missing) for a connection that is up, which fails with it.
+    ///
+    /// # Errors
+    ///
+    /// What the queue pair says.
+    pub(crate) fn refill(self: &Arc<Self>) -> Result {
+        self.post_missing().inspect_err(|error| {
+            self.fail(error.to_errno(), None);
+        })
+    }
+
     /// Posts the receives that are missing, in one chain, and makes them available for granting.
     /// Any context.
     ///
     /// # Errors
     ///
-    /// What the queue pair says; the connection fails with it.
-    pub(crate) fn refill(self: &Arc<Self>) -> Result {
+    /// What the queue pair says.
+    pub(crate) fn post_missing(&self) -> Result {
         let Some(qp) = self.qp() else { return Ok(()) };
         let free = self.free_receives();
         let mut flow = self.flow.lock();
@@ -88,9 +99,7 @@ impl Connection {
         if unblocks {
             self.send_wait.wake_all();
         }
-        result.inspect_err(|error| {
-            self.fail(error.to_errno(), None);
-        })
+        result
     }
 
     /// Posts missing receives if that is worth it, then sends what is due. Any context.

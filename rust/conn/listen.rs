@@ -10,6 +10,7 @@
 use super::connection::{Connection, REAP};
 use super::log::log;
 use super::socket::Socket;
+use crate::kern::errno::{ECONNABORTED, ENETDOWN, ETIMEDOUT};
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
@@ -252,7 +253,7 @@ impl Connection {
     /// `-EPROTONOSUPPORT`, `-EBUSY`, `-ENOMEM`: the request is rejected.
     pub(crate) fn admit(self: &Arc<Self>, request: &ConnectRequest<'_>) -> Result {
         if self.state().status() != Status::Listening {
-            return Err(ECONNABORTED);
+            return Err(ECONNABORTED.into());
         }
         let params = self.params.get();
         Self::check_device(&params, &request.limits(), request.link())?;
@@ -358,7 +359,7 @@ impl Connection {
             let (socket, more) = match outcome {
                 Ok(result) => result?,
                 Err(Interrupted::TimedOut) if timeout == Some(0) => return Err(EAGAIN),
-                Err(Interrupted::TimedOut) => return Err(ETIMEDOUT),
+                Err(Interrupted::TimedOut) => return Err(ETIMEDOUT.into()),
                 Err(Interrupted::Signal) => return Err(ERESTARTSYS),
             };
             let child = socket.connection();

@@ -15,6 +15,7 @@
 
 use super::connection::Connection;
 use super::log::log;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::ring::Ring;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
@@ -210,8 +211,13 @@ impl Region {
     /// Maps the memory and queues the registration.
     fn begin(self: &Arc<Self>, memory: &mut Memory<'_, '_>) -> Result<(), MapError> {
         let mut attached = self.attached.lock();
-        let attached = (*attached).as_mut().ok_or(MapError::Failed(ENOTCONN))?;
-        let qp = attached.connection.qp().ok_or(MapError::Failed(ENOTCONN))?;
+        let attached = (*attached)
+            .as_mut()
+            .ok_or(MapError::Failed(ENOTCONN.into()))?;
+        let qp = attached
+            .connection
+            .qp()
+            .ok_or(MapError::Failed(ENOTCONN.into()))?;
         attached.bytes = attached.region.map(memory)?;
         *self.phase.lock() = Phase::Registered(attached.region.key());
         qp.queue_registration(&attached.region)

@@ -10,6 +10,7 @@
 use super::connection::{Connection, SETUP, TIMER};
 use super::credit::Flow;
 use super::log::log;
+use crate::kern::errno::{ECONNABORTED, ENOBUFS, ENOTCONN};
 use crate::kern::ring::Ring;
 use crate::kern::time::now_ms;
 use crate::kern::work::{Run, Work};
@@ -175,14 +176,14 @@ impl Connection {
         )?;
         qp.post_messages(&mut messages, None, true)
             .map_err(|error| match error {
-                PostError::Full => ENOBUFS,
+                PostError::Full => ENOBUFS.into(),
                 PostError::Failed(error) => error,
             })
     }
 
     /// The peer's message.
     fn take_message(&self) -> Result<([u8; RESPONSE_LEN], usize)> {
-        self.negotiation.lock().message.ok_or(ECONNABORTED)
+        Ok(self.negotiation.lock().message.ok_or(ECONNABORTED)?)
     }
 
     /// The initiator judges the response and becomes connected.
@@ -242,7 +243,7 @@ impl Connection {
                         rule.id(),
                         rule.text()
                     );
-                    return Err(ECONNABORTED);
+                    return Err(ECONNABORTED.into());
                 }
                 Accept::Refuse(response) => return self.refuse(&response, errno::EOPNOTSUPP),
             };
@@ -307,9 +308,9 @@ impl Connection {
     /// Expects data from now on and posts the receives for it.
     fn receive_data(self: &Arc<Self>, negotiated: &Negotiated) -> Result {
         self.negotiated.populate(*negotiated);
-        self.refill()?;
+        self.post_missing()?;
         if self.flow.lock().credits.available() == 0 {
-            return Err(ECONNABORTED);
+            return Err(ECONNABORTED.into());
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 
 use super::connection::Connection;
 use super::log::log;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::ring::Ring;
 use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::pdu::DataHeader;
@@ -217,7 +218,7 @@ impl Connection {
                 return Some(Ok(()));
             }
             // Only after the look at the count: what arrived before the end is delivered (R29).
-            (!self.is_connected()).then_some(Err(ENOTCONN))
+            (!self.is_connected()).then_some(Err(ENOTCONN.into()))
         });
         match outcome {
             Ok(Err(_)) if self.queued.load(Acquire) >= bytes => Ok(()),

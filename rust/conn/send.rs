@@ -16,6 +16,7 @@
 
 use super::connection::Connection;
 use super::log::log;
+use crate::kern::errno::{EMSGSIZE, ENOTCONN};
 use crate::kern::time::jiffies;
 use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::errno;
@@ -153,7 +154,7 @@ impl Connection {
     fn acquire(self: &Arc<Self>) -> Result<KBox<Building>> {
         let outcome = self.send_wait.wait(Signals::Heed, None, || {
             if !self.is_connected() {
-                return Some(Err(ENOTCONN));
+                return Some(Err(ENOTCONN.into()));
             }
             self.sender.lock().take().map(Ok)
         });
@@ -342,7 +343,7 @@ impl Connection {
                 .train
                 .open(remaining)
                 .map_err(|error| match error {
-                    SendError::TooLarge => EMSGSIZE,
+                    SendError::TooLarge => EMSGSIZE.into(),
                     SendError::OutOfStep | SendError::NoData => EINVAL,
                 })?;
             let (slot, granted) = self.obtain(building)?;
@@ -370,7 +371,7 @@ impl Connection {
         iter: &mut IovIterSource<'_>,
     ) -> Result<usize> {
         let (Some(qp), Some(open)) = (self.qp(), building.open.as_mut()) else {
-            return Err(ENOTCONN);
+            return Err(ENOTCONN.into());
         };
         let start = PAYLOAD_OFFSET + usize::try_from(open.message.length())?;
         let taken = open.message.append(u32::try_from(iter.len())?);
@@ -496,7 +497,7 @@ impl Connection {
         let qp = self.qp().ok_or(ENOTCONN)?;
         loop {
             if self.is_dead() {
-                return Err(ENOTCONN);
+                return Err(ENOTCONN.into());
             }
             if let Some(obtained) = self.try_obtain(qp) {
                 return Ok(obtained);
@@ -511,7 +512,7 @@ impl Connection {
             }
             let outcome = self.send_wait.wait(Signals::Heed, None, || {
                 if !self.is_connected() {
-                    return Some(Err(ENOTCONN));
+                    return Some(Err(ENOTCONN.into()));
                 }
                 ready().then_some(Ok(()))
             });

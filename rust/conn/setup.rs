@@ -10,6 +10,9 @@
 use super::connection::Connection;
 use super::log::log;
 use super::negotiate::{Role, REGIONS_PER_READ};
+use crate::kern::errno::{
+    EALREADY, ECONNABORTED, ECONNREFUSED, ENETDOWN, ENOTCONN, EPROTONOSUPPORT, ETIMEDOUT,
+};
 use crate::kern::time::jiffies;
 use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::depth::{self, Depths};
@@ -109,9 +112,9 @@ impl Connection {
             return Error::from_errno(event.status);
         }
         match event.kind {
-            EventKind::Rejected => ECONNREFUSED,
-            EventKind::DeviceRemoval => ENETDOWN,
-            _ => ECONNABORTED,
+            EventKind::Rejected => ECONNREFUSED.into(),
+            EventKind::DeviceRemoval => ENETDOWN.into(),
+            _ => ECONNABORTED.into(),
         }
     }
 
@@ -199,10 +202,10 @@ impl Connection {
     /// resolution says, which leaves the status where it is.
     pub(crate) fn connect(self: &Arc<Self>, address: &Address<'_>) -> Result {
         if self.is_dead() {
-            return Err(ENOTCONN);
+            return Err(ENOTCONN.into());
         }
         if self.state().status() != Status::Created {
-            return Err(EALREADY);
+            return Err(EALREADY.into());
         }
         let id = self.id().ok_or(EINVAL)?;
         self.advance(Status::ResolveAddrNeeded)
@@ -232,10 +235,10 @@ impl Connection {
         });
         let error = match outcome {
             Ok(result) => return result,
-            Err(Interrupted::TimedOut) => ETIMEDOUT,
-            Err(Interrupted::Signal) => ERESTARTSYS,
+            Err(Interrupted::TimedOut) => ETIMEDOUT.to_errno(),
+            Err(Interrupted::Signal) => ERESTARTSYS.to_errno(),
         };
-        self.fail(error.to_errno(), None);
+        self.fail(error, None);
         Err(self.error())
     }
 
@@ -258,7 +261,7 @@ impl Connection {
             Link::Iwarp => params.flags & Flags::IB_ONLY != 0,
         };
         if refused || !limits.frwr() {
-            return Err(EPROTONOSUPPORT);
+            return Err(EPROTONOSUPPORT.into());
         }
         Ok(())
     }

@@ -10,12 +10,12 @@
 
 use super::connection::{Connection, CLEANUP, SETUP, TIMER};
 use super::log::log;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::time::jiffies;
 use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
 use crate::proto::errno;
 use crate::proto::state::Event;
-use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::Arc;
 
@@ -75,7 +75,10 @@ impl Connection {
             return;
         }
         self.on(Event::Disconnecting);
-        let result = self.id().ok_or(ENOTCONN).and_then(|id| id.disconnect());
+        let result = match self.id() {
+            Some(id) => id.disconnect(),
+            None => Err(ENOTCONN.into()),
+        };
         if let Err(error) = result {
             // A refused disconnect counts as done (R16).
             log!(self, Info, Event, "disconnect refused: {:?}", error);

@@ -9,6 +9,7 @@
 
 use super::connection::Connection;
 use super::log::log;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use crate::proto::descriptor::Walk;
@@ -93,7 +94,7 @@ impl Transfers {
     fn wait_for(&self, connection: &Connection, take: impl Fn(&mut Contexts) -> bool) -> Result {
         let outcome = self.wait.wait(Signals::Heed, None, || {
             if !connection.is_connected() {
-                return Some(Err(ENOTCONN));
+                return Some(Err(ENOTCONN.into()));
             }
             take(&mut self.contexts.lock()).then_some(Ok(()))
         });

@@ -3,8 +3,8 @@
 //!
 //! Each variant is one rule id of `Documentation/protocol.rst`. A broken rule ends at most the one
 //! connection it was seen on; the id and its sentence go into the one log line, the
-//! [index](Rule::index) selects the counter. Two ids are *notes*: they are counted, but the
-//! connection lives on (see [`Rule::is_note`]).
+//! [index](Rule::index) selects the counter. Two ids are *notes*: the connection lives
+//! on (see [`Rule::is_note`]).
 
 /// Builds the enum and its tables from one list, so that they cannot drift apart.
 macro_rules! rules {
@@ -81,7 +81,7 @@ impl Rule {
         self as usize
     }
 
-    /// Whether breaking the rule is only counted and the connection lives on: grants beyond the
+    /// Whether the connection lives on although the rule is broken: grants beyond the
     /// counter's range (C6) and empty messages between fragments (D12, unless strict mode makes it D6).
     pub const fn is_note(self) -> bool {
         matches!(self, Rule::C6 | Rule::D12)

@@ -30,10 +30,9 @@ pub(crate) enum Direction {
 
 impl Direction {
     pub(super) fn raw(self) -> dma_data_direction {
-        match self {
-            Self::ToDevice => dma_data_direction::DMA_TO_DEVICE,
-            Self::FromDevice => dma_data_direction::DMA_FROM_DEVICE,
-        }
+        // The constants have other names in 7.2 than in 7.3.
+        // SAFETY: The function only translates.
+        unsafe { bindings::smbd_dma_direction(self == Self::ToDevice) }
     }
 }
 

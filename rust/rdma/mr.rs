@@ -17,6 +17,7 @@ use super::dma::Direction;
 use super::qp::{Completions, Qp};
 use super::wr;
 use crate::bindings;
+use crate::kern::errno::{ECONNABORTED, ENOTCONN};
 use crate::kern::noio::NoIo;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use core::ptr::NonNull;
@@ -196,7 +197,7 @@ impl Mr {
         let start = unsafe { core::ptr::read(memory.raw()) };
         let mut io = self.io.lock();
         if io.raw.is_none() {
-            return Err(MapError::Failed(ENOTCONN));
+            return Err(MapError::Failed(ENOTCONN.into()));
         }
         let direct = self.map_direct(&mut io, memory, bytes, pages);
         if direct.is_err() {
@@ -453,8 +454,8 @@ impl Mr {
             });
             match outcome {
                 Ok(DONE) => return Ok(()),
-                Ok(_) => return Err(ECONNABORTED),
-                Err(_) if dead() => return Err(ECONNABORTED),
+                Ok(_) => return Err(ECONNABORTED.into()),
+                Err(_) if dead() => return Err(ECONNABORTED.into()),
                 Err(_) => {}
             }
         }

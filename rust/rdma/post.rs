@@ -12,6 +12,7 @@ use super::rw::Transfer;
 use super::sq::{Entry, Owned, SendQueue};
 use super::wr::{self, Chain};
 use crate::bindings;
+use crate::kern::errno::ENOTCONN;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -101,7 +102,7 @@ impl<C: Completions> Qp<C> {
         let mut queue = self.sq.lock();
         let queue = &mut *queue;
         if queue.closed {
-            return Err(PostError::Failed(ENOTCONN));
+            return Err(PostError::Failed(ENOTCONN.into()));
         }
         let requests = messages.len() + queue.pending.len();
         let Ok(requests) = u32::try_from(requests) else {
@@ -212,7 +213,7 @@ impl<C: Completions> Qp<C> {
     pub(crate) fn queue_registration(&self, region: &Arc<Mr>) -> Result {
         let mut queue = self.sq.lock();
         if queue.closed {
-            return Err(ENOTCONN);
+            return Err(ENOTCONN.into());
         }
         queue.pending.push(region.clone()).map_err(|_| ENOMEM)
     }
@@ -240,7 +241,7 @@ impl<C: Completions> Qp<C> {
     pub(crate) fn post_invalidation(&self, region: &Arc<Mr>) -> Result<(), PostError> {
         let mut queue = self.sq.lock();
         if queue.closed {
-            return Err(PostError::Failed(ENOTCONN));
+            return Err(PostError::Failed(ENOTCONN.into()));
         }
         if queue.room == 0 {
             return Err(PostError::Full);
@@ -280,7 +281,7 @@ impl<C: Completions> Qp<C> {
     ) -> Result<(), PostError> {
         let mut queue = self.sq.lock();
         if queue.closed {
-            return Err(PostError::Failed(ENOTCONN));
+            return Err(PostError::Failed(ENOTCONN.into()));
         }
         let mut chain = Chain::new();
         // SAFETY: A valid chain by contract.

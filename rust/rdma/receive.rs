@@ -11,6 +11,7 @@ use super::dma::{Buffers, Direction};
 use super::qp::{Completions, Qp, Status};
 use super::wr;
 use crate::bindings;
+use crate::kern::errno::ENOTCONN;
 use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -101,7 +102,7 @@ impl<C: Completions> Qp<C> {
     pub(crate) fn post_receives(&self, slots: impl Iterator<Item = RecvSlot>) -> (u32, Result) {
         let queue = self.rq.lock();
         if queue.closed {
-            return (0, Err(ENOTCONN));
+            return (0, Err(ENOTCONN.into()));
         }
         let mut first: *mut bindings::ib_recv_wr = core::ptr::null_mut();
         let mut last = first;

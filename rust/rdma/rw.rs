@@ -13,6 +13,7 @@ use super::dma::Direction;
 use super::post::PostError;
 use super::qp::{Completions, Qp, Status};
 use crate::bindings;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::noio::NoIo;
 use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
 use core::marker::PhantomData;
@@ -269,7 +270,7 @@ pub(crate) fn transfer<C: Completions>(
 ) -> Result<(), TransferError> {
     use TransferError::{Completion, NotStarted, Post};
     let _scope = NoIo::enter();
-    let in_use = qp.use_raw().ok_or(NotStarted(ENOTCONN))?;
+    let in_use = qp.use_raw().ok_or(NotStarted(ENOTCONN.into()))?;
     let all = KVVec::with_capacity(segments.len(), GFP_KERNEL).map_err(|_| NotStarted(ENOMEM))?;
     let mut contexts = Contexts {
         qp,
