@@ -128,6 +128,8 @@ pub(crate) struct Connection {
     sink: SetOnce<SharedSink>,
     /// Whether the disconnect handshake was begun or answered.
     pub(crate) disconnect_sent: Atomic<i32>,
+    /// Whether a consumer holds the socket.
+    pub(crate) given: Atomic<i32>,
     /// Whether the teardown has begun.
     pub(crate) torn_down: Atomic<i32>,
     pub(crate) qp: SetOnce<Arc<Qp<Connection>>>,
@@ -182,6 +184,7 @@ impl Connection {
                 reap_work <- new_work!(c"Connection::reap_work"),
                 sink: SetOnce::new(),
                 disconnect_sent: Atomic::new(0),
+                given: Atomic::new(0),
                 torn_down: Atomic::new(0),
                 qp: SetOnce::new(),
                 id <- new_mutex!(None, "Connection::id"),

@@ -190,6 +190,11 @@ impl Queue {
         all.find(|child| !child.is_dead()).cloned()
     }
 
+    /// Whether this is the queue of a listener.
+    pub(crate) fn is_used(&self) -> bool {
+        self.children.lock().backlog > 0
+    }
+
     fn is_empty(&self) -> bool {
         let children = self.children.lock();
         children.queued.is_empty() && children.reaping == 0
@@ -270,18 +275,25 @@ impl Connection {
         if let Some(sink) = self.sink() {
             child.set_sink(sink.clone());
         }
-        // Requests to one listener come one at a time, so there still is room; a failure is
-        // harmless all the same.
-        self.children.push(socket).map_err(|_| EBUSY)?;
         *child.parent.lock() = Some(self.clone());
+        // As soon as the child is queued it may fail and be reaped. Its teardown takes the id under
+        // this mutex, so it waits until there is one, and then for the end of this handler.
+        let mut id_slot = child.id.lock();
+        if let Err(socket) = self.children.push(socket) {
+            drop(id_slot);
+            drop(socket);
+            return Err(EBUSY);
+        }
         let id = match request.adopt(child.clone()) {
             Ok(id) => id,
             Err(error) => {
+                drop(id_slot);
                 child.fail(error.to_errno(), None);
                 return Err(error);
             }
         };
-        *child.id.lock() = Some(id.clone());
+        *id_slot = Some(id.clone());
+        drop(id_slot);
         if let Err(error) = child.accept_request(&id, request.link(), &request.event) {
             log!(
                 self,

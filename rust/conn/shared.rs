@@ -7,6 +7,7 @@ use super::log::Limiter;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::work::{Service, WorkQueue};
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// The workqueues, named as administrators find them in sysfs.
@@ -98,8 +99,13 @@ impl Shared {
         }
     }
 
-    /// One of the connections still listed. When the module goes, its users are gone.
+    /// A connection still listed whose socket a consumer holds. When the module goes, its users are
+    /// gone; children that were never accepted go with their listener.
     pub(crate) fn leftover(&self) -> Option<Arc<Connection>> {
-        self.sockets.lock().first().cloned()
+        let sockets = self.sockets.lock();
+        let mut given = sockets
+            .iter()
+            .filter(|socket| socket.given.load(Relaxed) != 0);
+        given.next().cloned()
     }
 }

@@ -106,9 +106,13 @@ impl Connection {
             log!(self, Info, Event, "peer does not answer the disconnect");
             self.on(Event::Disconnected);
         }
-        let id = self.id.lock().take();
+        let mut id = self.id.lock().take();
         if let Some(id) = &id {
             id.silence();
+        }
+        if self.children.is_used() {
+            // Nothing of a listener needs its id; without it no more children come.
+            id = None;
         }
         Work::<Self, SETUP>::disable(self);
         Work::<Self, TIMER>::disable(self);

@@ -4,13 +4,14 @@
 //!
 //! Handlers run in process context under the id's handler mutex and may sleep. An id must not be
 //! destroyed from its own handler. Two things see to that: the owner first calls
-//! [`CmId::silence`], which takes the mutex and makes all later events go nowhere, so no handler
+//! [`CmId::silence`], which makes later events go nowhere and waits for a running handler, so none
 //! holds a temporary reference afterwards; then the last reference, dropped in process context
 //! elsewhere, destroys the id.
 
 use super::device::{HoldsDevice, Limits, Link, Port};
 use crate::bindings;
-use core::cell::UnsafeCell;
+use crate::kern::errno::ECONNABORTED;
+use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use core::marker::PhantomData;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ptr::NonNull;
@@ -188,10 +189,12 @@ impl Address<'_> {
 /// # Invariants
 ///
 /// `raw` is a valid id which only the drop destroys; its context is this object.
+#[pin_data(PinnedDrop)]
 pub(crate) struct CmId<C: Handler> {
     raw: NonNull<bindings::rdma_cm_id>,
-    /// Who hears of events; taken away by [`silence`](Self::silence). Under the handler mutex.
-    owner: UnsafeCell<Option<Arc<C>>>,
+    /// Who hears of events; taken away by [`silence`](Self::silence).
+    #[pin]
+    owner: IrqLock<Option<Arc<C>>>,
 }
 
 // SAFETY: Ids may be used from any task; the connection manager has its own locks.
@@ -252,10 +255,10 @@ impl<C: Handler> CmId<C> {
         let room = kernel::sync::UniqueArc::<Self>::new_uninit(GFP_KERNEL)?;
         // INVARIANT: Valid by the contracts of the callers; the context is set below.
         let id: Arc<Self> = room
-            .write(Self {
+            .pin_init_with(try_pin_init!(Self {
                 raw,
-                owner: UnsafeCell::new(Some(owner)),
-            })
+                owner <- new_irq_lock!(Some(owner), c"CmId::owner"),
+            }))?
             .into();
         // SAFETY: No handler runs now, as the callers promise, so nobody reads these meanwhile.
         unsafe {
@@ -273,19 +276,21 @@ impl<C: Handler> CmId<C> {
         // context of the listening one, whose object outlives its handlers.
         let id = unsafe { (*raw).context.cast::<Self>().as_ref() };
         let Some(id) = id else { return 0 };
-        // SAFETY: The connection manager holds the handler mutex of the id, which orders us against
-        // `silence`. The clone keeps the owner during the call.
-        let Some(owner) = (unsafe { (*id.owner.get()).clone() }) else {
-            return 0;
-        };
+        // The clone keeps the owner during the call.
+        let owner = id.owner.lock().clone();
+        // SAFETY: The connection manager hands out a valid event.
+        let raw_event = unsafe { &*event };
         // SAFETY: As above.
-        let event = unsafe { Event::from_raw(&*event) };
-        if id.raw.as_ptr() == raw {
-            C::event(&owner, &event);
+        let event = unsafe { Event::from_raw(raw_event) };
+        if raw_event.event != bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
+            if let Some(owner) = owner.filter(|_| id.raw.as_ptr() == raw) {
+                C::event(&owner, &event);
+            }
             return 0;
         }
-        let Some(new) = NonNull::new(raw) else {
-            return 0;
+        // An error rejects the request and destroys the new id.
+        let (Some(owner), Some(new)) = (owner, NonNull::new(raw)) else {
+            return ECONNABORTED.to_errno();
         };
         match C::connect_request(&owner, ConnectRequest { raw: new, event }) {
             Ok(()) => 0,
@@ -293,16 +298,18 @@ impl<C: Handler> CmId<C> {
         }
     }
 
-    /// Sees to it that no handler runs for this id any more, now or later, and lets go of the owner.
-    /// Sleeps; not from a handler.
+    /// Lets go of the owner and waits for a handler of this id that still runs: later events go
+    /// nowhere, and requests to connect are rejected. Sleeps; not from a handler.
+    ///
+    /// A listener on all addresses has handlers per device, under mutexes of their own; for those only
+    /// destroying the id waits.
     pub(crate) fn silence(&self) {
-        // SAFETY: The id is valid by the invariant. The handler mutex protects the owner.
-        let owner = unsafe {
+        let owner = self.owner.lock().take();
+        // SAFETY: The id is valid by the invariant.
+        unsafe {
             bindings::rdma_lock_handler(self.raw.as_ptr());
-            let owner = (*self.owner.get()).take();
             bindings::rdma_unlock_handler(self.raw.as_ptr());
-            owner
-        };
+        }
         drop(owner);
     }
 
@@ -444,8 +451,9 @@ impl<C: Handler> CmId<C> {
     }
 }
 
-impl<C: Handler> Drop for CmId<C> {
-    fn drop(&mut self) {
+#[pinned_drop]
+impl<C: Handler> PinnedDrop for CmId<C> {
+    fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the invariant this is the only destruction; the callers of drop are not in
         // this id's handler (see the module's documentation).
         unsafe { bindings::rdma_destroy_id(self.raw.as_ptr()) };
