@@ -221,13 +221,17 @@ impl Connection {
         State::from_raw(self.state.load(Acquire))
     }
 
-    /// Applies an event to the state; [`None`] when it changed nothing. Any context.
+    /// Applies an event to the state and wakes who waits for one; [`None`] when it changed nothing.
+    /// Any context.
     pub(crate) fn on(&self, event: Event) -> Option<(State, State)> {
         let mut old = self.state();
         loop {
             let new = old.on(event)?;
             match self.state.cmpxchg(old.raw(), new.raw(), Full) {
-                Ok(_) => return Some((old, new)),
+                Ok(_) => {
+                    self.status_wait.wake_all();
+                    return Some((old, new));
+                }
                 Err(now) => old = State::from_raw(now),
             }
         }
@@ -240,10 +244,7 @@ impl Connection {
     /// The first error, or `-ECONNABORTED` when the step does not fit the status.
     pub(crate) fn advance(&self, to: Status) -> Result {
         match self.on(Event::Advance(to)) {
-            Some(_) => {
-                self.status_wait.wake_all();
-                Ok(())
-            }
+            Some(_) => Ok(()),
             None => Err(self.error()),
         }
     }

@@ -92,7 +92,7 @@ one_device() {
 	[ "$1" != rxe ] || try 60 modprobe rdma_rxe || return
 	try 10 modprobe dummy numdummies=0 &&
 		try 10 ip link add dummy0 type dummy &&
-		try 10 ip link set dummy0 mtu 9000 addrgenmode none up &&
+		try 10 ip link set dummy0 addrgenmode none && try 10 ip link set dummy0 mtu 9000 up &&
 		try 10 ip addr add $SERVER/24 dev dummy0 &&
 		try 10 rdma link add "${1}0" type "$1" netdev dummy0
 }

@@ -253,7 +253,8 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
         Just(u32::MAX),
         any::<u32>()
     ];
-    let offset = prop_oneof![Just(24u32), Just(0), Just(32), 0u32..64, any::<u32>()];
+    let aligned = (0u32..8).prop_map(|eighths| eighths * 8);
+    let offset = prop_oneof![4 => Just(24u32), 4 => aligned, 1 => 0u32..64, 1 => any::<u32>()];
     let fixed = (0u16..3, any::<u16>(), any::<u32>());
     (fixed, field.clone(), offset, field, 0usize..100).prop_map(
         |((requested, granted, flags), remaining, offset, length, extra)| {
