@@ -54,6 +54,8 @@ if [ "$interactive" -eq 1 ]; then
 	console=(-serial mon:stdio)
 	limit=()
 fi
+# No IPv6: ksmbd offers an IPv6 address of every interface for further channels, even one that is
+# not there, but listens for RDMA on IPv4 only; cifs then gives up before it tries the right one.
 rc=0
 "${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
 	-accel "$accel" -cpu max -smp "${GUEST_CPUS:-2}" -m "$mem" \
@@ -61,7 +63,7 @@ rc=0
 	-chardev "socket,id=root,path=$tmp/root.sock" -device vhost-user-fs-pci,chardev=root,tag=smbdroot \
 	-chardev "socket,id=run,path=$tmp/run.sock" -device vhost-user-fs-pci,chardev=run,tag=smbdrun \
 	-device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz" \
-	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run mitigations=off panic=-1 loglevel=5" \
+	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run ipv6.disable=1 mitigations=off panic=-1 loglevel=5" \
 	"$@" || rc=$?
 
 [ "$interactive" -eq 0 ] || exit 0

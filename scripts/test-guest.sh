@@ -115,4 +115,38 @@ guest_tests() {
 	pair "$series" rust c
 	pair "$series" c rust
 	pair "$series" rust rust
+	[ -n "$KVER" ] || [ "$series" = 7.2 ] || older_kernel
+}
+
+# older_kernel: the first series that has SMB Direct as a module of its own.
+older_kernel() {
+	local KVER=7.2
+	suite_wanted guest/7.2 || return 0
+	main_series >/dev/null || {
+		echo "fail guest/7.2/setup the build environment could not be made (see above)" >>"$RESULTS"
+		return 0
+	}
+	build_ours 7.2
+	guest_groups 7.2 smoke
+}
+
+# demo_test <kernel series> <transport>: "make demo" as a user runs it.
+demo_test() {
+	local name=demo/$1/$2 rc=0
+	suite_wanted "$name" || return 0
+	begin "$name"
+	KVER=${1/newest/} TRANSPORT=$2 timeout -k 10 1500 "$TOP/scripts/demo.sh" >"$WORK/${name//\//-}.log" 2>&1 || rc=$?
+	if [ "$rc" -eq 0 ] && [ "$(tail -n1 "$WORK/${name//\//-}.log")" = "demo: PASS" ]; then
+		echo "pass $name"
+	else
+		echo "fail $name $(grep -m1 '^demo: FAIL' "$WORK/${name//\//-}.log" || echo "exit $rc") ($WORK/${name//\//-}.log)"
+	fi >"$WORK/demo.results"
+	take "$WORK/demo.results"
+	finish
+}
+
+demo_tests() {
+	demo_test newest c
+	demo_test newest rust
+	[ -n "$KVER" ] || demo_test 7.2 rust
 }

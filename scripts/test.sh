@@ -53,5 +53,6 @@ script_tests() {
 say "tests, results in $WORK"
 host_tests
 script_tests
+demo_tests
 guest_tests
 summary

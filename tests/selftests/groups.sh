@@ -24,7 +24,7 @@ group_A() {
 }
 
 group_B() {
-	cell 3.1.1 B 3.1.1 "" rdma listing sizes tree fio
+	cell 3.1.1 B 3.1.1 "" rdma sizes tree fio
 	cell 3.0-seal B 3.0 "$SEAL" rdma sizes
 	cell 3.0.2-sign B 3.0.2 sign rdma sizes
 }
@@ -37,7 +37,7 @@ group_C() {
 }
 
 group_E() {
-	cell 3.1.1 E 3.1.1 "" rdma listing sizes tree fio
+	cell 3.1.1 E 3.1.1 "" rdma sizes tree fio
 	cell 3.0 E 3.0 "" rdma sizes
 	cell 3.0.2-sign E 3.0.2 sign rdma sizes
 	cell 3.1.1-channels E 3.1.1 multichannel,max_channels=2 rdma channels sizes
@@ -51,7 +51,7 @@ group_modules() {
 
 # What a second kernel series has to show.
 group_smoke() {
-	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree
+	cell 3.1.1 A 3.1.1 "" rdma sizes tree fio
 	cell 3.0-seal A 3.0 "$SEAL" rdma sizes
 	cell siw C 3.1.1 "" rdma sizes
 	rounds 3
@@ -59,7 +59,7 @@ group_smoke() {
 
 # Two guests: the client's half and the server's.
 group_client() {
-	cell 3.1.1 D 3.1.1 "" rdma listing sizes tree fio over
+	cell 3.1.1 D 3.1.1 "" rdma sizes tree fio over
 }
 
 group_server() {

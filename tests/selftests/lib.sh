@@ -72,7 +72,6 @@ unload_modules() {
 rdma_name() { [ "$TOPOLOGY" = C ] && echo siw0 || echo rxe0; }
 
 # topology_up <A|B|C|E>: see Documentation/testing.  The MTU must be raised before the RDMA link.
-# No IPv6 addresses: ksmbd would offer them for further channels, but its listeners are IPv4 only.
 topology_up() {
 	TOPOLOGY=$1
 	NETNS=()
@@ -92,7 +91,7 @@ one_device() {
 	[ "$1" != rxe ] || try 60 modprobe rdma_rxe || return
 	try 10 modprobe dummy numdummies=0 &&
 		try 10 ip link add dummy0 type dummy &&
-		try 10 ip link set dummy0 addrgenmode none && try 10 ip link set dummy0 mtu 9000 up &&
+		try 10 ip link set dummy0 mtu 9000 up &&
 		try 10 ip addr add $SERVER/24 dev dummy0 &&
 		try 10 rdma link add "${1}0" type "$1" netdev dummy0
 }
@@ -102,7 +101,6 @@ two_ends() {
 	try 60 modprobe rdma_rxe && try 10 modprobe veth &&
 		try 10 ip netns add cl &&
 		try 10 ip link add veth0 mtu 9000 type veth peer name veth1 mtu 9000 netns cl &&
-		try 10 ip link set veth0 addrgenmode none && try 10 ip -n cl link set veth1 addrgenmode none &&
 		try 10 ip addr add $SERVER/24 dev veth0 && try 10 ip link set veth0 up &&
 		try 10 ip -n cl addr add 10.0.0.2/24 dev veth1 && try 10 ip -n cl link set veth1 up &&
 		try 10 ip -n cl link set lo up &&
@@ -115,7 +113,6 @@ two_ends() {
 network_card() {
 	try 60 modprobe rdma_rxe && try 60 modprobe virtio_net &&
 		wait_for 20 test -e /sys/class/net/eth0 &&
-		try 10 ip link set eth0 addrgenmode none &&
 		try 10 ip addr add "$1/24" dev eth0 && try 10 ip link set eth0 up &&
 		try 10 rdma link add rxe0 type rxe netdev eth0
 }
