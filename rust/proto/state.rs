@@ -331,9 +331,9 @@ impl State {
     }
 
     fn disconnecting(self) -> Option<State> {
+        // An end that is already known has made the status DISCONNECTED.
         let allowed = self.first_error().is_some()
             && self.is_established()
-            && !self.is_disconnected()
             && self.status() < Status::Disconnecting;
         allowed.then(|| self.with_status(Status::Disconnecting))
     }
