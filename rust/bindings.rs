@@ -9,6 +9,7 @@
 #![allow(
     clippy::all,
     clippy::pedantic,
+    clippy::missing_docs_in_private_items,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,

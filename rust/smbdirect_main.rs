@@ -42,7 +42,9 @@ module! {
 
 /// The module. The order of the fields is their drop order: no new devices, then no sockets.
 struct SmbDirect {
+    /// Hears of devices.
     _client: rdma::client::Client,
+    /// Owns what the exported functions find.
     _running: abi::state::Running,
 }
 

@@ -65,8 +65,11 @@ clippy() {
 	local dir=$out/clippy
 	mkdir -p "$dir/rust"
 	rm -f "$dir/rust/smbdirect_main.o"
-	cp "$KERNEL/build/.clippy.toml" "$dir/"
-	echo 'missing-docs-in-crate-items = true' >>"$dir/.clippy.toml"
+	# In front: the kernel's file ends in a table, which would swallow the line.
+	{
+		echo 'missing-docs-in-crate-items = true'
+		cat "$KERNEL/build/.clippy.toml"
+	} >"$dir/.clippy.toml"
 	kmake "$KERNEL/build" "$RELEASE" M="$TOP" MO="$dir" CLIPPY=1 CLIPPY_CONF_DIR="$dir" \
 		KRUSTFLAGS="-Wclippy::missing_docs_in_private_items" modules
 }
@@ -77,7 +80,7 @@ rustdoc() {
 	cmd=$(sed -n 's/^savedcmd_[^ ]* := //p' "$out/clippy/rust/.smbdirect_main.o.cmd" | head -n1)
 	cmd=$(sed -E -e 's/ (rustc|clippy-driver) / rustdoc /' -e 's/ --crate-type rlib//' -e 's/ --out-dir [^ ]*//' \
 		-e 's/ --emit=[^ ]*//g' -e 's/;.*//' <<<"$cmd")
-	(cd "$out/clippy" && "$TOP/scripts/enter-root.sh" SMBD_OBJ="$out/clippy" bash -c \
+	(cd "$out/clippy" && "$TOP/scripts/enter-root.sh" SMBD_OBJ="$out/clippy" RUSTC_BOOTSTRAP=1 bash -c \
 		"$cmd -Dwarnings --document-private-items --crate-name smbdirect -Zunstable-options --output '$out/doc'")
 }
 

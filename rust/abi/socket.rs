@@ -29,8 +29,8 @@ use kernel::sync::atomic::Relaxed;
 unsafe extern "C" fn smbdirect_netdev_rdma_capable_node_type(
     netdev: *mut bindings::net_device,
 ) -> u8 {
-    // SAFETY: The caller's promise.
     let link = match NonNull::new(netdev) {
+        // SAFETY: The caller's promise.
         Some(netdev) => unsafe { NetDevice::new(netdev) }.capability(),
         None => Link::Other,
     };

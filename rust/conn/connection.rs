@@ -65,7 +65,9 @@ pub(crate) struct Connection {
     /// The parameters, as the consumer may read them at any time.
     #[pin]
     pub(crate) params: Published<Parameters>,
+    /// Where completions are handled, an `enum ib_poll_context`.
     pub(crate) poll_context: Atomic<u32>,
+    /// Counters of the DebugData text.
     pub(crate) statistics: Statistics,
 
     /// Result of the negotiation; also the mark that data messages are expected.
@@ -116,12 +118,16 @@ pub(crate) struct Connection {
     #[pin]
     pub(crate) read_wait: WaitQueue,
 
+    /// See [`CLEANUP`].
     #[pin]
     pub(crate) cleanup_work: Work<Connection, CLEANUP>,
+    /// See [`SETUP`].
     #[pin]
     pub(crate) setup_work: Work<Connection, SETUP>,
+    /// See [`TIMER`].
     #[pin]
     pub(crate) timer_work: Work<Connection, TIMER>,
+    /// See [`REAP`].
     #[pin]
     pub(crate) reap_work: Work<Connection, REAP>,
 
@@ -132,9 +138,12 @@ pub(crate) struct Connection {
     pub(crate) given: Atomic<i32>,
     /// Whether the teardown has begun.
     pub(crate) torn_down: Atomic<i32>,
+    /// The queue pair, from the route or the request on; it holds this object until closed.
     pub(crate) qp: SetOnce<Arc<Qp<Connection>>>,
+    /// The id, until the teardown takes it; it holds this object until silenced.
     #[pin]
     pub(crate) id: Mutex<Option<Arc<CmId<Connection>>>>,
+    /// What all connections share.
     pub(crate) shared: Arc<Shared>,
 }
 

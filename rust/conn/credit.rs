@@ -8,12 +8,16 @@
 //! [`Connection::pump`].
 
 use super::connection::Connection;
+use super::log::log;
+use super::send::{write_header, Building};
 use crate::kern::time::now_ms;
 use crate::proto::credits::{Credits, Received};
 use crate::proto::fragment;
 use crate::proto::keepalive::{Answer, Keepalive};
 use crate::proto::pdu::DataHeader;
 use crate::proto::rule::Rule;
+use crate::rdma::post::{Message, PostError, SendSlot};
+use crate::rdma::qp::Qp;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -28,6 +32,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
+    /// No credits, nothing timed, nothing owed.
     pub(crate) fn new() -> Self {
         Self {
             credits: Credits::new(1, 1),
@@ -51,11 +56,17 @@ impl Flow {
         self.answer.is_owed() || self.keepalive.is_pending() || self.credits.grant_due(free)
     }
 
-    /// The header of a message that is about to be posted, with what rides on it.
-    pub(crate) fn header(&mut self, message: &fragment::Message, granted: u16) -> DataHeader {
+    /// The header of a message that is about to be posted, with what rides on it; also whether it is
+    /// an answer the peer waits for.
+    pub(crate) fn header(
+        &mut self,
+        message: &fragment::Message,
+        granted: u16,
+    ) -> (DataHeader, bool) {
         let flagged = self.keepalive.sending(now_ms());
-        self.answer.sending();
-        message.header(self.credits.credits_requested(), granted, flagged)
+        let answered = self.answer.sending();
+        let requested = self.credits.credits_requested();
+        (message.header(requested, granted, flagged), answered)
     }
 }
 
@@ -119,6 +130,82 @@ impl Connection {
             if !due || !self.is_connected() || !self.send_empty() {
                 return;
             }
+        }
+    }
+
+    /// Sends a message without data, if nobody else is sending and a credit and a buffer are at
+    /// hand. Whoever sends carries along what is due; what is still due is sent when the right to
+    /// send, a credit or a buffer comes back. Returns whether to look again at once, because
+    /// somebody looked in vain while we had the right to send. Any context.
+    fn send_empty(self: &Arc<Self>) -> bool {
+        let Some(qp) = self.qp() else { return false };
+        let mut sender = self.sender.lock();
+        let Some(mut building) = sender.take() else {
+            sender.missed = true;
+            return false;
+        };
+        drop(sender);
+        Self::count(&self.statistics.empty_sends, 1);
+        if let Some((slot, granted)) = self.try_obtain(qp) {
+            if let Err(error) = self.post_empty(qp, &mut building, slot, granted) {
+                if self.fail(error.to_errno(), None) {
+                    log!(
+                        self,
+                        Error,
+                        Send,
+                        "post of an empty message failed: {:?}",
+                        error
+                    );
+                }
+            }
+        }
+        let again = self.sender.lock().give_back(building);
+        self.send_wait.wake_all();
+        again
+    }
+
+    /// Builds and posts a message without data.
+    fn post_empty(
+        &self,
+        qp: &Qp<Self>,
+        building: &mut Building,
+        mut slot: SendSlot,
+        granted: u16,
+    ) -> Result {
+        let mut flow = self.flow.lock();
+        let (header, answered) = flow.header(&fragment::Message::empty(), granted);
+        drop(flow);
+        let len = write_header(qp, &mut slot, &header)?;
+        building.chain.push(Message { slot, len }, GFP_NOWAIT)?;
+        match qp.post_messages(&mut building.chain, None, false) {
+            Ok(()) => Ok(()),
+            Err(PostError::Failed(error)) => Err(error),
+            // A buffer implies a place in the queue unless registrations filled it.
+            Err(PostError::Full) => {
+                self.take_back(qp, building, &header, answered);
+                Ok(())
+            }
+        }
+    }
+
+    /// Undoes an empty message that found no room.
+    fn take_back(
+        &self,
+        qp: &Qp<Self>,
+        building: &mut Building,
+        header: &DataHeader,
+        answered: bool,
+    ) {
+        while let Some(message) = building.chain.pop() {
+            qp.return_send_slot(message.slot);
+        }
+        let mut flow = self.flow.lock();
+        flow.credits.give_back(header.credits_granted);
+        if header.response_requested {
+            flow.keepalive.unsent();
+        }
+        if answered {
+            flow.answer.unsent();
         }
     }
 }

@@ -69,6 +69,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// The queue of a connection that does not listen: nothing fits.
     pub(crate) fn new() -> impl PinInit<Self> {
         let none = Children {
             backlog: 0,
@@ -113,12 +114,13 @@ impl Queue {
             .map_err(|error| error.0.socket)
     }
 
-    /// Marks a child as ready; false when it is not queued any more.
+    /// Marks a pending child as ready.
     fn set_ready(&self, child: &Arc<Connection>) {
         let mut children = self.children.lock();
         if let Some(at) = children.position(child) {
-            if let Some(queued) = children.queued.get_mut(at) {
-                queued.stage = Stage::Ready;
+            match children.queued.get_mut(at) {
+                Some(queued) if queued.stage == Stage::Pending => queued.stage = Stage::Ready,
+                _ => {}
             }
         }
         drop(children);

@@ -24,6 +24,7 @@ pub(crate) enum Level {
 #[repr(u32)]
 #[allow(missing_docs)] // The names are those of the interface.
 pub(crate) enum Class {
+    Read = 0x4,
     Send = 0x10,
     Recv = 0x20,
     KeepAlive = 0x40,
@@ -65,6 +66,7 @@ impl Limiter {
     /// Error lines in a window, of all connections together.
     const LINES: u32 = 20;
 
+    /// No line in this window yet.
     pub(crate) const fn new() -> Self {
         Self {
             window_start: 0,

@@ -70,6 +70,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// An empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             all: SetOnce::new(),

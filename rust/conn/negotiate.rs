@@ -50,6 +50,7 @@ pub(crate) struct Negotiation {
 }
 
 impl Negotiation {
+    /// Nothing happened yet.
     pub(crate) fn new() -> Self {
         Self {
             role: Role::Initiator,

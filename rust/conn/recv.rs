@@ -16,6 +16,7 @@ use super::log::log;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::ring::Ring;
 use crate::kern::wait::{Interrupted, Signals};
+use crate::proto::errno;
 use crate::proto::pdu::DataHeader;
 use crate::proto::reassembly::Reassembly;
 use crate::proto::rule::Rule;
@@ -47,15 +48,19 @@ pub(crate) struct Receive {
     pub(crate) reassembly: Reassembly,
     /// Buffers there are.
     pub(crate) buffers: usize,
+    /// The peer broke a rule: nothing it sends counts any more (R26).
+    broken: bool,
 }
 
 impl Receive {
+    /// No buffers, no message begun.
     pub(crate) fn new() -> Self {
         Self {
             free: Ring::empty(),
             queue: Ring::empty(),
             reassembly: Reassembly::new(false),
             buffers: 0,
+            broken: false,
         }
     }
 
@@ -91,6 +96,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// At the start of the queue.
     pub(crate) fn new() -> Self {
         Self { current: None }
     }
@@ -113,7 +119,11 @@ impl Connection {
             None => self.negotiation_arrived(received),
             Some(negotiated) => {
                 let limit = negotiated.params.max_fragmented_recv_size;
+                if self.receive.lock().broken {
+                    return;
+                }
                 if let Err(rule) = self.data_arrived(received, limit) {
+                    self.receive.lock().broken = true;
                     self.fail_rule(rule);
                 }
             }
@@ -208,12 +218,13 @@ impl Connection {
         }
         // Going to sleep is a full barrier, after which the condition is asked.
         self.wanted.store(bytes, Relaxed);
-        let signals = if interruptible {
-            Signals::Heed
-        } else {
-            Signals::Ignore
+        // A read that has begun must go on, but not for ever: a peer can hold back the rest of a
+        // message and answer keepalives.
+        let (signals, limit) = match interruptible {
+            true => (Signals::Heed, None),
+            false => (Signals::Ignore, self.stall_limit()),
         };
-        let outcome = self.read_wait.wait(signals, None, || {
+        let outcome = self.read_wait.wait(signals, limit, || {
             if self.queued.load(Acquire) >= bytes || self.receive.lock().is_crowded() {
                 return Some(Ok(()));
             }
@@ -223,7 +234,13 @@ impl Connection {
         match outcome {
             Ok(Err(_)) if self.queued.load(Acquire) >= bytes => Ok(()),
             Ok(result) => result,
-            Err(Interrupted::Signal | Interrupted::TimedOut) => Err(ERESTARTSYS),
+            Err(Interrupted::Signal) => Err(ERESTARTSYS),
+            Err(Interrupted::TimedOut) => {
+                if self.fail(errno::ETIMEDOUT, None) {
+                    log!(self, Error, Read, "the rest of a message does not arrive");
+                }
+                Err(self.error())
+            }
         }
     }
 

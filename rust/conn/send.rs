@@ -12,7 +12,7 @@
 //! be mapped, waited for or unmapped, and a call returns as soon as its messages are posted (P1,
 //! P2, R25). A following iterator fills up the open message (P3).
 //!
-//! Process context, except [`Connection::send_empty`], which never waits.
+//! Process context, except where noted.
 
 use super::connection::Connection;
 use super::log::log;
@@ -24,12 +24,16 @@ use crate::proto::fragment::{self, SendError, Train};
 use crate::proto::pdu::{DataHeader, PAYLOAD_OFFSET};
 use crate::rdma::post::{Message, PostError, SendSlot};
 use crate::rdma::qp::Qp;
+use kernel::ffi::c_long;
 use kernel::iov::IovIterSource;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// Messages of a batch that go out together (one doorbell, one completion).
 const CHAIN: usize = 16;
+
+/// What counts as the keepalive's interval for waits when keepalives are off, milliseconds.
+const DEFAULT_INTERVAL_MS: u32 = 120_000;
 
 /// A message being filled.
 struct Open {
@@ -40,7 +44,7 @@ struct Open {
 
 /// The right to send, with what is about to be sent.
 pub(crate) struct Building {
-    chain: KVec<Message>,
+    pub(super) chain: KVec<Message>,
     open: Option<Open>,
     train: Train,
     invalidate: Option<u32>,
@@ -64,19 +68,23 @@ pub(crate) struct Sender {
     /// Completions that made room so far; a change tells a waiter to try again.
     rooms: u64,
     /// Somebody wanted to send what is due while the token was taken.
-    missed: bool,
+    pub(super) missed: bool,
+    /// The token is parked by a caller without a batch, in the middle of its message.
+    unbatched: bool,
 }
 
 impl Sender {
+    /// The right to send is nowhere yet.
     pub(crate) fn new() -> Self {
         Self {
             token: Token::Absent,
             rooms: 0,
             missed: false,
+            unbatched: false,
         }
     }
 
-    fn take(&mut self) -> Option<KBox<Building>> {
+    pub(super) fn take(&mut self) -> Option<KBox<Building>> {
         match core::mem::replace(&mut self.token, Token::Taken) {
             Token::Free(building) => Some(building),
             other => {
@@ -87,9 +95,16 @@ impl Sender {
     }
 
     /// Puts the token back; true when somebody missed it meanwhile.
-    fn give_back(&mut self, building: KBox<Building>) -> bool {
+    pub(super) fn give_back(&mut self, building: KBox<Building>) -> bool {
         self.token = Token::Free(building);
         core::mem::take(&mut self.missed)
+    }
+
+    /// Takes the token a caller without a batch left parked.
+    fn unpark_unbatched(&mut self) -> Option<KBox<Building>> {
+        core::mem::take(&mut self.unbatched)
+            .then(|| self.unpark())
+            .flatten()
     }
 
     fn unpark(&mut self) -> Option<KBox<Building>> {
@@ -219,12 +234,7 @@ impl Connection {
         }
         self.require_connected()?;
         let Some(batch) = batch else {
-            let mut building = self.acquire()?;
-            let result = self
-                .append(&mut building, iter, remaining)
-                .and_then(|taken| self.flush(&mut building).map(|()| taken));
-            self.release(building);
-            return result;
+            return self.send_unbatched(iter, remaining);
         };
         let mut building = match batch.holds_token {
             0 => self.acquire()?,
@@ -236,6 +246,31 @@ impl Connection {
         }
         let result = self.append(&mut building, iter, remaining);
         self.sender.lock().token = Token::Parked(building);
+        result
+    }
+
+    /// Sends and posts one message's worth. If more of the upper-layer message is to come the right
+    /// to send stays with the caller, whose next call goes on.
+    fn send_unbatched(
+        self: &Arc<Self>,
+        iter: Option<&mut IovIterSource<'_>>,
+        remaining: u32,
+    ) -> Result<usize> {
+        let parked = self.sender.lock().unpark_unbatched();
+        let mut building = match parked {
+            Some(building) => building,
+            None => self.acquire()?,
+        };
+        let result = self
+            .append(&mut building, iter, remaining)
+            .and_then(|taken| self.flush(&mut building).map(|()| taken));
+        if result.is_ok() && building.train.is_open() {
+            let mut sender = self.sender.lock();
+            sender.token = Token::Parked(building);
+            sender.unbatched = true;
+        } else {
+            self.release(building);
+        }
         result
     }
 
@@ -384,12 +419,15 @@ impl Connection {
         if copied == wanted {
             return Ok(wanted);
         }
-        // Nothing of this message may stay behind; what is open and begun ends the connection.
-        if start == PAYLOAD_OFFSET && !building.train.is_open() {
-            if let Some(open) = building.open.take() {
-                qp.return_send_slot(open.slot);
+        // Nothing of this message may go out. If part of it is out or filled in already, the stream
+        // cannot go on (R22).
+        if let Some(open) = building.open.take() {
+            qp.return_send_slot(open.slot);
+            if start == PAYLOAD_OFFSET && !building.train.is_open() {
                 self.flow.lock().credits.give_back(open.granted);
                 self.send_wait.wake_all();
+            } else {
+                self.fail(errno::ECONNABORTED, None);
             }
         }
         Err(EFAULT)
@@ -401,7 +439,7 @@ impl Connection {
             return Ok(());
         };
         let qp = self.qp().ok_or(ENOTCONN)?;
-        let header = self.flow.lock().header(&open.message, open.granted);
+        let (header, _) = self.flow.lock().header(&open.message, open.granted);
         building.train.closed(&open.message);
         let len = write_header(qp, &mut open.slot, &header)?;
         // Reserved at construction, cannot fail.
@@ -465,15 +503,21 @@ impl Connection {
         self.sender.lock().rooms
     }
 
+    /// How long a message that was begun may make no progress, in jiffies (R23).
+    pub(crate) fn stall_limit(&self) -> Option<c_long> {
+        let params = self.params.get();
+        let interval = match params.keepalive_interval_msec {
+            0 => DEFAULT_INTERVAL_MS,
+            interval => interval,
+        };
+        let limit = interval.saturating_add(params.keepalive_timeout_msec);
+        jiffies(limit).try_into().ok()
+    }
+
     /// Waits for `ready` whatever signals come. A connection that makes no progress for as long as
     /// a keepalive takes is given up (R23).
     fn wait_for_progress(self: &Arc<Self>, ready: impl Fn() -> bool) -> Result {
-        let params = self.params.get();
-        let limit = params
-            .keepalive_interval_msec
-            .saturating_add(params.keepalive_timeout_msec)
-            .max(1);
-        let limit = jiffies(limit).try_into().ok();
+        let limit = self.stall_limit();
         let outcome = self.send_wait.wait(Signals::Ignore, limit, || {
             if self.is_dead() {
                 return Some(Err(self.error()));
@@ -521,7 +565,7 @@ impl Connection {
     }
 
     /// Gets a buffer and a credit if both are there. Any context.
-    fn try_obtain(&self, qp: &Qp<Self>) -> Option<(SendSlot, u16)> {
+    pub(super) fn try_obtain(&self, qp: &Qp<Self>) -> Option<(SendSlot, u16)> {
         let slot = qp.take_send_slot()?;
         let taken = self.flow.lock().credits.take();
         match taken {
@@ -531,73 +575,6 @@ impl Connection {
                 None
             }
         }
-    }
-
-    /// Sends a message without data, if nobody else is sending and a credit and a buffer are at
-    /// hand. Whoever sends carries along what is due; what is still due is sent when the right to
-    /// send, a credit or a buffer comes back. Returns whether to look again at once, because
-    /// somebody looked in vain while we had the right to send. Any context.
-    pub(crate) fn send_empty(self: &Arc<Self>) -> bool {
-        let Some(qp) = self.qp() else { return false };
-        let mut sender = self.sender.lock();
-        let Some(mut building) = sender.take() else {
-            sender.missed = true;
-            return false;
-        };
-        drop(sender);
-        Self::count(&self.statistics.empty_sends, 1);
-        if let Some((slot, granted)) = self.try_obtain(qp) {
-            if let Err(error) = self.post_empty(qp, &mut building, slot, granted) {
-                if self.fail(error.to_errno(), None) {
-                    log!(
-                        self,
-                        Error,
-                        Send,
-                        "post of an empty message failed: {:?}",
-                        error
-                    );
-                }
-            }
-        }
-        let again = self.sender.lock().give_back(building);
-        self.send_wait.wake_all();
-        again
-    }
-
-    /// Builds and posts a message without data.
-    fn post_empty(
-        &self,
-        qp: &Qp<Self>,
-        building: &mut Building,
-        mut slot: SendSlot,
-        granted: u16,
-    ) -> Result {
-        let header = self
-            .flow
-            .lock()
-            .header(&fragment::Message::empty(), granted);
-        let len = write_header(qp, &mut slot, &header)?;
-        building.chain.push(Message { slot, len }, GFP_NOWAIT)?;
-        match qp.post_messages(&mut building.chain, None, false) {
-            Ok(()) => Ok(()),
-            Err(PostError::Failed(error)) => Err(error),
-            // A buffer implies a place in the queue unless registrations filled it.
-            Err(PostError::Full) => {
-                self.take_back(qp, building, &header);
-                Ok(())
-            }
-        }
-    }
-
-    /// Undoes an empty message that found no room.
-    fn take_back(&self, qp: &Qp<Self>, building: &mut Building, header: &DataHeader) {
-        while let Some(message) = building.chain.pop() {
-            qp.return_send_slot(message.slot);
-        }
-        let mut flow = self.flow.lock();
-        flow.credits.give_back(header.credits_granted);
-        flow.keepalive.unsent();
-        flow.answer.unsent();
     }
 
     /// Completions made room. Softirq or workqueue.
@@ -611,7 +588,11 @@ impl Connection {
 }
 
 /// Encodes a header in front of the payload; returns the bytes of the message.
-fn write_header(qp: &Qp<Connection>, slot: &mut SendSlot, header: &DataHeader) -> Result<usize> {
+pub(super) fn write_header(
+    qp: &Qp<Connection>,
+    slot: &mut SendSlot,
+    header: &DataHeader,
+) -> Result<usize> {
     let bytes = header.encode();
     let target = qp.send_bytes(slot).get_mut(..bytes.len()).ok_or(EIO)?;
     target.copy_from_slice(&bytes);

@@ -387,7 +387,8 @@ impl Connection {
         params.recv_credit_max = params.recv_credit_max.min(layout.plan.recv_credits);
         self.params.set(params);
         self.negotiation.lock().regions = layout.plan.regions;
-        self.transfers.set_plan(layout.transfers);
+        self.transfers
+            .set_plan(layout.transfers, layout.piece_pages);
         let sizes = layout.sizes(&params, self.poll_context.load(Relaxed))?;
         let qp = Qp::new(id, Pd::new(port)?, &sizes, self.clone())?;
         let first = qp.first_receive();
@@ -401,6 +402,9 @@ impl Connection {
 struct Layout {
     plan: Plan,
     transfers: RwPlan,
+    /// Pages of one segment of a transfer: where segments are registered, and a device merges pages,
+    /// one that is larger than a registration would fail (R42).
+    piece_pages: u32,
     /// Send requests of the transfers beyond those the core adds by itself.
     transfer_extra: u32,
     send_sges: u32,
@@ -452,6 +456,11 @@ impl Layout {
         Ok(Self {
             plan,
             transfers,
+            piece_pages: if registers {
+                transfers.pages_per_credit
+            } else {
+                u32::MAX
+            },
             transfer_extra: plan.rw_wr.saturating_sub(by_core),
             send_sges,
         })

@@ -5,6 +5,7 @@
 use super::connection::Connection;
 use super::log::Limiter;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
+use crate::kern::noio::NoIo;
 use crate::kern::work::{Service, WorkQueue};
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -67,6 +68,8 @@ impl Shared {
     ///
     /// `-ENOMEM`.
     pub(crate) fn add(&self, connection: &Arc<Connection>) -> Result {
+        // Teardown takes the same mutex, and write-back may wait for a teardown.
+        let _scope = NoIo::enter();
         Ok(self.sockets.lock().push(connection.clone(), GFP_KERNEL)?)
     }
 

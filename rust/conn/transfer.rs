@@ -25,6 +25,8 @@ use kernel::sync::Arc;
 /// Contexts at hand.
 struct Contexts {
     plan: RwPlan,
+    /// The most pages of one segment.
+    piece_pages: u32,
     free: u32,
     /// Somebody waits for contexts; the next one waits behind.
     turn_taken: bool,
@@ -44,12 +46,14 @@ pub(crate) struct Transfers {
 const MAX_SEGMENTS: usize = 64;
 
 impl Transfers {
+    /// No contexts yet.
     pub(crate) fn new() -> impl PinInit<Self> {
         let none = Contexts {
             plan: RwPlan {
                 pages_per_credit: 1,
                 credits: 0,
             },
+            piece_pages: 0,
             free: 0,
             turn_taken: false,
         };
@@ -59,17 +63,19 @@ impl Transfers {
         })
     }
 
-    /// Sets what the queue pair was made for.
-    pub(crate) fn set_plan(&self, plan: RwPlan) {
+    /// Sets what the queue pair was made for. A segment has at most `piece_pages` pages.
+    pub(crate) fn set_plan(&self, plan: RwPlan, piece_pages: u32) {
         *self.contexts.lock() = Contexts {
             plan,
+            piece_pages,
             free: plan.credits,
             turn_taken: false,
         };
     }
 
-    fn plan(&self) -> RwPlan {
-        self.contexts.lock().plan
+    fn plan(&self) -> (RwPlan, u32) {
+        let contexts = self.contexts.lock();
+        (contexts.plan, contexts.piece_pages)
     }
 
     /// Takes `count` contexts at once. Only one caller waits for contexts, the others for their turn:
@@ -113,16 +119,14 @@ impl Transfers {
 fn next_batch(
     walk: &mut Walk<'_>,
     buffer: &LocalBuffer<'_>,
-    plan: &RwPlan,
+    (plan, piece_pages): (&RwPlan, u32),
     offset: &mut usize,
     segments: &mut KVec<Segment>,
 ) -> Result<u32> {
     let mut taken = 0u32;
     while segments.len() < MAX_SEGMENTS {
-        let pages = plan
-            .credits
-            .saturating_sub(taken)
-            .saturating_mul(plan.pages_per_credit);
+        let left = plan.credits.saturating_sub(taken);
+        let pages = left.saturating_mul(plan.pages_per_credit).min(piece_pages);
         // The first page may be used in part only.
         let limit = usize::try_from(pages)?
             .saturating_mul(PAGE_SIZE)
@@ -187,12 +191,18 @@ impl Connection {
             log!(self, Error, Rw, "transfer refused: {}", error.text());
             EINVAL
         })?;
-        let plan = self.transfers.plan();
+        let (plan, piece_pages) = self.transfers.plan();
         let mut segments = KVec::with_capacity(MAX_SEGMENTS.min(copy.len()), GFP_KERNEL)?;
         let mut offset = 0;
         while walk.left() > 0 {
             segments.clear();
-            let contexts = next_batch(&mut walk, buffer, &plan, &mut offset, &mut segments)?;
+            let contexts = next_batch(
+                &mut walk,
+                buffer,
+                (&plan, piece_pages),
+                &mut offset,
+                &mut segments,
+            )?;
             if segments.is_empty() {
                 return Err(EINVAL);
             }
@@ -216,7 +226,7 @@ impl Connection {
             let seen = core::mem::replace(&mut rooms, self.rooms());
             self.wait_for_room(seen)
         };
-        match rw::transfer(qp, buffer, segments, direction, wait) {
+        match rw::transfer(qp, buffer, segments, direction, wait, || self.is_dead()) {
             Ok(()) => Ok(()),
             Err(TransferError::NotStarted(error)) => Err(error),
             Err(TransferError::Post(error)) => {

@@ -19,8 +19,8 @@ pub(crate) struct NoIo {
 impl NoIo {
     /// Begins the scope for the current task.
     pub(crate) fn enter() -> Self {
-        // SAFETY: Only changes a flag of the current task.
         Self {
+            // SAFETY: Only changes a flag of the current task.
             before: unsafe { bindings::smbd_noio_save() },
             _task: PhantomData,
         }

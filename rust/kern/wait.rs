@@ -112,11 +112,16 @@ impl WaitQueue {
         timeout: Option<c_long>,
         ready: &mut impl FnMut() -> Option<R>,
     ) -> Result<R, Interrupted> {
+        let state = match (signals, timeout) {
+            (Signals::Heed, _) => kernel::bindings::TASK_INTERRUPTIBLE,
+            // A wait with a bound of its own is no matter for the hung-task detector.
+            (Signals::Ignore, Some(_)) => {
+                kernel::bindings::TASK_UNINTERRUPTIBLE | kernel::bindings::TASK_NOLOAD
+            }
+            (Signals::Ignore, None) => kernel::bindings::TASK_UNINTERRUPTIBLE,
+        };
         // CAST: Task states are small flag values.
-        let state = match signals {
-            Signals::Heed => kernel::bindings::TASK_INTERRUPTIBLE,
-            Signals::Ignore => kernel::bindings::TASK_UNINTERRUPTIBLE,
-        } as kernel::ffi::c_int;
+        let state = state as kernel::ffi::c_int;
         let mut left = timeout.unwrap_or(c_long::MAX);
         loop {
             // SAFETY: Both are initialised; the entry belongs to this task.

@@ -120,6 +120,11 @@ impl<T: Run<ID>, const ID: u64> Work<T, ID> {
         work.raw.get()
     }
 
+    /// What the workqueue calls.
+    ///
+    /// # Safety
+    ///
+    /// * `work` is an item that was queued by this type and taken off its queue to run.
     unsafe extern "C" fn trampoline(work: *mut kernel::bindings::work_struct) {
         // `work` is the first member of the delayed work, which is the only data of `Work`.
         // SAFETY: The pointer was queued by `queue`, so it is that field of a `T`.

@@ -60,6 +60,11 @@ impl Client {
         Ok(Self { raw })
     }
 
+    /// A device appears.
+    ///
+    /// # Safety
+    ///
+    /// * `device` is being registered with the core.
     unsafe extern "C" fn add(device: *mut bindings::ib_device) -> c_int {
         // SAFETY: The core adds a valid device.
         let (node, limits) = unsafe {
@@ -103,6 +108,11 @@ impl Client {
         }
     }
 
+    /// A device goes.
+    ///
+    /// # Safety
+    ///
+    /// * `device` is being removed from the core.
     unsafe extern "C" fn remove(device: *mut bindings::ib_device, _data: *mut c_void) {
         let mut devices = DEVICES.lock();
         if let Some(at) = devices.iter().position(|known| known.0.as_ptr() == device) {
@@ -111,6 +121,11 @@ impl Client {
         }
     }
 
+    /// A device has another name now.
+    ///
+    /// # Safety
+    ///
+    /// * `device` is registered with the core.
     unsafe extern "C" fn rename(device: *mut bindings::ib_device, _data: *mut c_void) {
         pr_info!("an RDMA device is named {} now\n", Self::name(device));
     }

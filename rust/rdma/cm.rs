@@ -22,20 +22,32 @@ use kernel::sync::Arc;
 
 /// What happened to an id. The connection request, which brings a new id, is not here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // The names are those of the C interface.
 pub(crate) enum EventKind {
+    /// The peer's address has a device.
     AddressResolved,
+    /// The address could not be resolved.
     AddressError,
+    /// There is a route.
     RouteResolved,
+    /// There is none.
     RouteError,
+    /// The peer answered; only for ids without queue pair.
     ConnectResponse,
+    /// Connecting failed.
     ConnectError,
+    /// Nobody answers.
     Unreachable,
+    /// The peer does not want to.
     Rejected,
+    /// The connection is up.
     Established,
+    /// One side has disconnected.
     Disconnected,
+    /// The device goes.
     DeviceRemoval,
+    /// The network device's hardware address changed.
     AddressChange,
+    /// The connection's identifiers may be used again.
     TimewaitExit,
     /// Any other.
     Other(u32),
@@ -268,6 +280,12 @@ impl<C: Handler> CmId<C> {
         Ok(id)
     }
 
+    /// What the connection manager calls.
+    ///
+    /// # Safety
+    ///
+    /// * `raw` is an id whose context is null or an object of this type, or a new id with the
+    ///   context of the listening one; `event` is valid during the call.
     unsafe extern "C" fn trampoline(
         raw: *mut bindings::rdma_cm_id,
         event: *mut bindings::rdma_cm_event,

@@ -379,10 +379,11 @@ impl Mr {
     /// The address the peer names.
     pub(crate) fn address(&self) -> u64 {
         let io = self.io.lock();
+        if io.raw.is_none() {
+            return 0;
+        }
         // SAFETY: The region is valid while `raw` is there.
-        io.raw
-            .as_ref()
-            .map_or(0, |_| unsafe { (*self.raw.as_ptr()).iova })
+        unsafe { (*self.raw.as_ptr()).iova }
     }
 
     /// Takes the region out of use for good: when this returns the key is dead and the memory

@@ -302,6 +302,10 @@ impl<C: Completions> Qp<C> {
     }
 
     /// Completion of anything on the send queue.
+    ///
+    /// # Safety
+    ///
+    /// * `cq` is a queue made by [`Qp::new`], `wc` valid during the call.
     pub(super) unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: The core hands out a valid completion.
         let wc = unsafe { &*wc };

@@ -188,9 +188,8 @@ impl<C: Completions> Qp<C> {
         let owner_ptr = Arc::as_ptr(&owner);
         let send_cq = Cq::new(&pd, context, sizes.send_entries, sizes.poll_context)?;
         let recv_cq = Cq::new(&pd, context, sizes.recv_entries, sizes.poll_context)?;
-        let (qp, requests) = Self::create(id, &pd, sizes, context, (&send_cq, &recv_cq))?;
+        let (qp, requests) = Self::create(id, &pd, sizes, (&send_cq, &recv_cq))?;
         let raw = qp.raw;
-        // The first thing dropped when anything below fails, as in `Parts`.
         let parts = Parts {
             _qp: qp,
             _send_cq: send_cq,
@@ -218,6 +217,8 @@ impl<C: Completions> Qp<C> {
             id: id.raw(),
             life <- new_mutex!(Life { parts: Some(parts), drained: false }, "Qp::life"),
         }))?;
+        // SAFETY: The queue pair is valid, and the object is complete and stays in place.
+        unsafe { (*raw.as_ptr()).qp_context = context };
         Ok(qp.into())
     }
 
@@ -226,12 +227,12 @@ impl<C: Completions> Qp<C> {
         id: &Arc<CmId<C>>,
         pd: &Pd,
         sizes: &Sizes,
-        context: *mut c_void,
         (send_cq, recv_cq): (&Cq, &Cq),
     ) -> Result<(RawQp<C>, u32)> {
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::qp_event),
-            qp_context: context,
+            // Events find nobody until the object is complete.
+            qp_context: core::ptr::null_mut(),
             send_cq: send_cq.0.as_ptr(),
             recv_cq: recv_cq.0.as_ptr(),
             cap: bindings::ib_qp_cap {
@@ -330,9 +331,15 @@ impl<C: Completions> Qp<C> {
     }
 
     /// Asynchronous events of the queue pair.
+    ///
+    /// # Safety
+    ///
+    /// * `context` is null or an initialised object of this type, `event` valid during the call.
     unsafe extern "C" fn qp_event(event: *mut bindings::ib_event, context: *mut c_void) {
-        // SAFETY: The context is the queue pair, which outlives its raw one.
-        let qp = unsafe { &*context.cast::<Self>() };
+        // SAFETY: The context is null or the complete queue pair, which outlives its raw one.
+        let Some(qp) = (unsafe { context.cast::<Self>().as_ref() }) else {
+            return;
+        };
         // SAFETY: As in `with_owner`; events stop when the raw queue pair is destroyed.
         let owner = ManuallyDrop::new(unsafe { Arc::from_raw(qp.owner) });
         // SAFETY: The driver hands out a valid event.

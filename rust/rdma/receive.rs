@@ -129,8 +129,8 @@ impl<C: Completions> Qp<C> {
         let mut bad: *const bindings::ib_recv_wr = core::ptr::null();
         // SAFETY: The chain and what it refers to belong to this object until the completions. The
         // queue pair is valid: it is destroyed only after `closed` was set under the lock we hold.
-        let result =
-            to_result(unsafe { bindings::smbd_ib_post_recv(self.raw.as_ptr(), first, &mut bad) });
+        let result = unsafe { bindings::smbd_ib_post_recv(self.raw.as_ptr(), first, &mut bad) };
+        let result = to_result(result);
         if result.is_err() {
             count = 0;
             let mut at = first.cast_const();
@@ -157,6 +157,10 @@ impl<C: Completions> Qp<C> {
     }
 
     /// Completion of a receive.
+    ///
+    /// # Safety
+    ///
+    /// * `cq` is a queue made by [`Qp::new`], `wc` valid during the call.
     pub(super) unsafe extern "C" fn recv_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: The core hands out a valid completion.
         let wc = unsafe { &*wc };

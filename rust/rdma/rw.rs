@@ -15,7 +15,8 @@ use super::qp::{Completions, Qp, Status};
 use crate::bindings;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::noio::NoIo;
-use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
+use crate::kern::time::jiffies;
+use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use core::marker::PhantomData;
 use kernel::ffi::c_uint;
 use kernel::page::PAGE_SIZE;
@@ -155,23 +156,27 @@ impl<C: Completions> Contexts<'_, C> {
         self.qp.pd().port().number()
     }
 
-    /// Makes the context of one segment. The capacity of `all` is reserved: contexts never move.
+    /// Makes the context of one segment, in its final place: the core leaves pointers into it.
     fn add(&mut self, buffer: &LocalBuffer<'_>, segment: &Segment, direction: Direction) -> Result {
-        let mut list = Self::list(buffer, segment)?;
-        let entries = c_uint::try_from(list.len())?;
-        let mut context = Context {
+        let (raw_qp, port) = (self.raw_qp, self.port());
+        let context = Context {
             raw: Default::default(),
-            list: KVVec::new(),
+            list: Self::list(buffer, segment)?,
             direction,
         };
+        // The capacity is reserved, so no context ever moves after this.
+        self.all.push_within_capacity(context).map_err(|_| ENOMEM)?;
+        let context = self.all.last_mut().ok_or(ENOMEM)?;
+        let entries = c_uint::try_from(context.list.len())?;
         // SAFETY: The queue pair is in use by us, so valid; the list describes the caller's buffer,
-        // which stays until we return; remote address and key are only checked by the peer.
+        // which stays until we return; remote address and key are only checked by the peer. The
+        // context stays in place until it is destroyed.
         let made = unsafe {
             bindings::rdma_rw_ctx_init(
                 &mut context.raw,
-                self.raw_qp,
-                self.port(),
-                list.as_mut_ptr(),
+                raw_qp,
+                port,
+                context.list.as_mut_ptr(),
                 entries,
                 0,
                 segment.remote_address,
@@ -179,11 +184,11 @@ impl<C: Completions> Contexts<'_, C> {
                 direction.raw(),
             )
         };
-        kernel::error::to_result(made.min(0))?;
-        context.list = list;
-        // Reserved, cannot fail.
-        self.all.push(context, GFP_KERNEL)?;
-        Ok(())
+        if made < 0 {
+            // Not made, so not to be destroyed.
+            drop(self.all.pop());
+        }
+        kernel::error::to_result(made.min(0))
     }
 
     /// Lists the pages of a segment's part of the buffer.
@@ -224,10 +229,10 @@ impl<C: Completions> Contexts<'_, C> {
                 true => transfer.cqe.get(),
                 false => core::ptr::null_mut(),
             };
+            let raw = &mut context.raw;
             // SAFETY: The context was made for this queue pair and stays in place; only the last
             // one of the chain gets, and signals, the completion object.
-            chain =
-                unsafe { bindings::rdma_rw_ctx_wrs(&mut context.raw, raw_qp, port, cqe, chain) };
+            chain = unsafe { bindings::rdma_rw_ctx_wrs(raw, raw_qp, port, cqe, chain) };
         }
         chain
     }
@@ -254,7 +259,8 @@ impl<C: Completions> Drop for Contexts<'_, C> {
 }
 
 /// Moves the segments and waits until that is done. `wait_for_room` is called when the send queue
-/// is full, and ends the attempt with an error.
+/// is full, and ends the attempt with an error. `dead` tells that the connection is broken: the
+/// transport is then given a moment to flush the requests, after which the queue pair is drained.
 ///
 /// [`Direction::FromDevice`] reads from the peer, [`Direction::ToDevice`] writes to it.
 ///
@@ -267,6 +273,7 @@ pub(crate) fn transfer<C: Completions>(
     segments: &[Segment],
     direction: Direction,
     mut wait_for_room: impl FnMut() -> Result,
+    dead: impl Fn() -> bool,
 ) -> Result<(), TransferError> {
     use TransferError::{Completion, NotStarted, Post};
     let _scope = NoIo::enter();
@@ -299,15 +306,34 @@ pub(crate) fn transfer<C: Completions>(
             }
         }
     }
-    let status = match transfer
-        .finished
-        .wait(Signals::Ignore, None, || transfer.outcome())
-    {
-        Ok(status) => status,
-        Err(Interrupted::Signal | Interrupted::TimedOut) => bindings::ib_wc_status_IB_WC_FATAL_ERR,
-    };
+    let status = wait_done(qp, &transfer, dead);
     match status {
         bindings::ib_wc_status_IB_WC_SUCCESS => Ok(()),
         status => Err(Completion(Status(status))),
     }
+}
+
+/// How long the flush of a broken connection may take before the queue pair is drained.
+const FLUSH_MS: u32 = 250;
+
+/// Waits for the completion of a posted transfer.
+fn wait_done<C: Completions>(qp: &Qp<C>, transfer: &Transfer, dead: impl Fn() -> bool) -> u32 {
+    let slice = jiffies(FLUSH_MS).try_into().ok();
+    loop {
+        // Asked before the wait, so that a broken connection gets one whole slice.
+        let was_dead = dead();
+        let done = transfer
+            .finished
+            .wait(Signals::Ignore, slice, || transfer.outcome());
+        match done {
+            Ok(status) => return status,
+            Err(_) if was_dead => break,
+            Err(_) => {}
+        }
+    }
+    // An orderly iWARP shutdown leaves a READ that waits for its answer alone.
+    qp.drain();
+    transfer
+        .outcome()
+        .unwrap_or(bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR)
 }

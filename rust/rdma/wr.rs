@@ -111,8 +111,8 @@ impl Chain {
         let mut bad: *const bindings::ib_send_wr = core::ptr::null();
         // SAFETY: The callers hold the send lock with the queue open, so the queue pair is valid;
         // the requests and what they refer to are owned by the queue pair.
-        let result =
-            to_result(unsafe { bindings::smbd_ib_post_send(qp.as_ptr(), self.first, &mut bad) });
+        let result = unsafe { bindings::smbd_ib_post_send(qp.as_ptr(), self.first, &mut bad) };
+        let result = to_result(result);
         if result.is_ok() {
             return (self.requests, result);
         }
