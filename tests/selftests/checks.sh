@@ -86,7 +86,8 @@ check_channels() {
 	wait_for 30 two_channels || { n=$(rdma_channels); why "$n RDMA channels instead of 2"; }
 }
 
-rdma_channels() { grep -c 'transport status: CONNECTED' /proc/fs/cifs/DebugData; }
+# DebugData shows the transport of the first channel only; each channel logs its own.
+rdma_channels() { log_since | grep -c 'RDMA transport established'; }
 two_channels() { [ "$(rdma_channels)" -ge 2 ]; }
 
 # already-loaded: another smbdirect in the way is told as such, and then it is still there.

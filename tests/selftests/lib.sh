@@ -86,11 +86,12 @@ topology_up() {
 	esac
 }
 
-# one_device <rxe|siw>: client and server on one dummy interface.
+# one_device <rxe|siw>: client and server on one dummy interface.  It has several queues, because
+# cifs opens a second channel on an interface only if ksmbd calls it capable of RSS.
 one_device() {
 	[ "$1" != rxe ] || try 60 modprobe rdma_rxe || return
 	try 10 modprobe dummy numdummies=0 &&
-		try 10 ip link add dummy0 type dummy &&
+		try 10 ip link add dummy0 numtxqueues 4 numrxqueues 4 type dummy &&
 		try 10 ip link set dummy0 mtu 9000 up &&
 		try 10 ip addr add $SERVER/24 dev dummy0 &&
 		try 10 rdma link add "${1}0" type "$1" netdev dummy0
