@@ -209,7 +209,7 @@ void smbd_dev_put(struct net_device *netdev)
 /* Where netdev_for_each_lower_dev() starts. */
 struct list_head *smbd_netdev_lower_start(struct net_device *netdev)
 {
-	return &netdev->adj_list.lower;
+	return netdev->adj_list.lower.next;
 }
 
 unsigned short smbd_netdev_type(const struct net_device *netdev)

@@ -22,6 +22,9 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
+/// The most children a listener queues, as many as the kernel's TCP listeners by default.
+const MAX_BACKLOG: usize = 4096;
+
 /// Where a queued child is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -41,7 +44,7 @@ struct Child {
 /// The children, under the queue's lock.
 struct Children {
     backlog: usize,
-    queued: KVec<Child>,
+    queued: KVVec<Child>,
     /// Children out of the queue whose teardown still runs.
     reaping: usize,
 }
@@ -73,7 +76,7 @@ impl Queue {
     pub(crate) fn new() -> impl PinInit<Self> {
         let none = Children {
             backlog: 0,
-            queued: KVec::new(),
+            queued: KVVec::new(),
             reaping: 0,
         };
         pin_init!(Self {
@@ -83,7 +86,7 @@ impl Queue {
     }
 
     fn set_backlog(&self, backlog: usize) -> Result {
-        let queued = KVec::with_capacity(backlog, GFP_KERNEL)?;
+        let queued = KVVec::with_capacity(backlog, GFP_KERNEL)?;
         let mut children = self.children.lock();
         children.backlog = backlog;
         let old = core::mem::replace(&mut children.queued, queued);
@@ -217,14 +220,15 @@ impl Run<REAP> for Connection {
 }
 
 impl Connection {
-    /// Starts listening with room for `backlog` children.
+    /// Starts listening with room for `backlog` children, at most [`MAX_BACKLOG`].
     ///
     /// # Errors
     ///
     /// `-EINVAL` for a negative backlog, after an error, or when not fresh; or what the connection
     /// manager says, which is the end of the socket.
     pub(crate) fn listen(self: &Arc<Self>, backlog: c_int) -> Result {
-        let room = usize::try_from(backlog).map_err(|_| EINVAL)?.max(1);
+        let room = usize::try_from(backlog).map_err(|_| EINVAL)?;
+        let room = room.clamp(1, MAX_BACKLOG);
         let state = self.state();
         if state.first_error().is_some() || state.status() != Status::Created {
             return Err(EINVAL);
