@@ -27,7 +27,7 @@ start=$SECONDS
 "$TOP/scripts/peers.sh" >/dev/null || fail "the build environment could not be made (see above)"
 KERNEL=$("$TOP/scripts/kernel.sh")
 if [ "$TRANSPORT" = rust ]; then
-	SMBDIRECT_KO=$("$TOP/scripts/modules.sh" modules) || fail "smbdirect.ko could not be built (see above)"
+	SMBDIRECT_KO=$("$TOP/scripts/modules.sh" build) || fail "smbdirect.ko could not be built (see above)"
 	export SMBDIRECT_KO
 fi
 

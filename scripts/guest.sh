@@ -38,7 +38,7 @@ mkdir -p "$run"
 # What the job finds in its environment.
 case $TRANSPORT in
 c) : "${SMBDIRECT_KO:=$PEERS/c/smbdirect.ko}" ;;
-rust) : "${SMBDIRECT_KO:=$TOP/smbdirect.ko}" ;;
+rust) [ -n "${SMBDIRECT_KO:-}" ] || SMBDIRECT_KO=$("$TOP/scripts/modules.sh" build) ;;
 *) die "TRANSPORT=$TRANSPORT is unknown; it is rust (our module) or c (the kernel's, as control)" ;;
 esac
 [ -e "$SMBDIRECT_KO" ] || die "$SMBDIRECT_KO does not exist; build it first (make modules)"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Build, check, install or clean smbdirect.ko:	modules.sh modules|clippy|rustdoc|modules_install|clean
+# Build, check, install or clean smbdirect.ko:	modules.sh modules|build|clippy|rustdoc|modules_install|clean
 #
 # Without KDIR it is built inside the build root against the cached kernel, in a folder of the
 # cache that belongs to this clone and that kernel, so that kernels never see each other's
-# objects; a copy lands in the clone.  With KDIR it is plain kbuild: the host's tools, in the clone.
-# Prints the path of the module that "modules" built.
+# objects; "build" prints where the guest's copy is, "modules" puts one into the clone.  With KDIR
+# it is plain kbuild: the host's tools, in the clone.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -50,12 +50,7 @@ cached_modules() {
 	exec {fd}>"$SMBD_CACHE/locks/build-$(hash_of "$out").lock"
 	flock "$fd"
 	step "smbdirect.ko for $RELEASE" build_cached
-	if ! cmp -s "$out/smbdirect.ko" "$TOP/smbdirect.ko"; then
-		cp "$out/smbdirect.ko" "$TOP/.smbdirect.$$.tmp"
-		mv "$TOP/.smbdirect.$$.tmp" "$TOP/smbdirect.ko"
-	fi
 	exec {fd}>&-
-	printf '%s\n' "$out/guest/smbdirect.ko"
 }
 
 # clippy: a build in a folder of its own with clippy in the compiler's place.  Only what is compiled
@@ -93,10 +88,16 @@ modules)
 	if [ -n "$KDIR" ]; then
 		"$TOP/scripts/kdir-check.sh" "$KDIR"
 		step "smbdirect.ko for $(cat "$KDIR/include/config/kernel.release")" host_kbuild modules
-		printf '%s\n' "$TOP/smbdirect.ko"
 	else
 		cached_modules
+		cp "$out/smbdirect.ko" "$TOP/.smbdirect.$$.tmp"
+		mv "$TOP/.smbdirect.$$.tmp" "$TOP/smbdirect.ko"
+		say "  $TOP/smbdirect.ko is for $RELEASE"
 	fi
+	;;
+build)
+	cached_modules
+	printf '%s\n' "$out/guest/smbdirect.ko"
 	;;
 modules_install)
 	[ -n "$KDIR" ] || die "modules_install needs KDIR=, the prepared tree of the kernel to install for"

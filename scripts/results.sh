@@ -12,28 +12,21 @@ suite_wanted() {
 	[[ $1/ == "$literal"* || $literal == "$1/"* || $literal == "$1" ]]
 }
 
-# begin <suite>, finish: a line per suite, like step, but with counts.
-begin() {
-	SUITE_START=$SECONDS SUITE_LINES=$(wc -l <"$RESULTS")
-	printf '  %s ' "$1" >&2
-}
+# begin <suite>: name it; finish <suite> <file of results>: take the wanted ones, tell how it went.
+begin() { printf '  %s ...\n' "$1" >&2; eval "STARTED_${1//[^a-zA-Z0-9]/_}=$SECONDS"; }
 
 finish() {
-	local part
-	part=$(tail -n +$((SUITE_LINES + 1)) "$RESULTS")
-	printf '%s passed, %s failed, %s skipped (%d s)\n' "$(grep -c '^pass' <<<"$part")" \
-		"$(grep -c '^fail' <<<"$part")" "$(grep -c '^skip' <<<"$part")" $((SECONDS - SUITE_START)) >&2
-	grep -E '^(fail|skip)' <<<"$part" | sed 's/^/    /' >&2 || true
-}
-
-# take <file>: append the wanted results of a suite.
-take() {
-	local kind name rest
+	local suite=$1 file=$2 start=STARTED_${1//[^a-zA-Z0-9]/_} kind name rest
 	while read -r kind name rest; do
 		# shellcheck disable=SC2053 # the right side is a pattern
-		[[ $name == $PATTERN ]] || continue
-		echo "$kind $name $rest" >>"$RESULTS"
-	done <"$1"
+		[[ $name != $PATTERN ]] || printf '%s %s %s\n' "$kind" "$name" "$rest"
+	done <"$file" >"$file.wanted"
+	cat "$file.wanted" >>"$RESULTS"
+	{
+		printf '  %s: %d passed, %d failed, %d skipped (%d s)\n' "$suite" "$(grep -c '^pass' "$file.wanted")" \
+			"$(grep -c '^fail' "$file.wanted")" "$(grep -c '^skip' "$file.wanted")" $((SECONDS - ${!start}))
+		grep -E '^(fail|skip)' "$file.wanted" | sed 's/^/    /'
+	} >&2 || true
 }
 
 # cargo_results <log>: from "Running tests/x.rs" and "test a::b ... ok".

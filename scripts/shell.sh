@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib.sh"
 KDIR=
 if [ "$TRANSPORT" = rust ]; then
-	SMBDIRECT_KO=$("$TOP/scripts/modules.sh" modules)
+	SMBDIRECT_KO=$("$TOP/scripts/modules.sh" build)
 	export SMBDIRECT_KO
 fi
 say "  leave with 'exit' (or Ctrl-A X); the clone and the build root are there read-only"

@@ -2,9 +2,23 @@
 # shellcheck shell=bash
 #
 # The guest tests: which groups run on which kernel with which module.  Sourced by test.sh.
+# An emulated guest keeps about one core busy, so two run at a time where there is memory for it.
 
-# How long a group may take in the guest, in seconds: about four times what it needs.
-GROUP_BOUND=900
+# How long one boot may take, in seconds: several times what it needs on an idle machine.
+GROUP_BOUND=1500
+
+# parallel: how many guests at once.
+parallel() {
+	local mem
+	mem=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
+	if [ "$(nproc)" -ge 2 ] && [ "$mem" -ge 9000 ]; then echo 2; else echo 1; fi
+}
+
+# job <function...>: run it beside the other jobs, as soon as there is room.
+job() {
+	while [ "$(jobs -rp | wc -l)" -ge "$PARALLEL" ]; do wait -n || true; done
+	"$@" &
+}
 
 # names <prefix> <group>: the wanted tests of a group, by full name.
 names() {
@@ -15,18 +29,17 @@ names() {
 	done
 }
 
-# guest_group <kernel series> <transport> <group>: one boot.
-guest_group() {
-	local prefix=guest/$1/$2/$3 run=$WORK/$1-$2-$3 rc=0
-	[ -n "$(names "$prefix" "$3")" ] || return 0
-	begin "$prefix"
-	KVER=$1 TRANSPORT=$2 "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" -- \
-		"$TOP/tests/selftests/run.sh" "$3" "$prefix" "$PATTERN" 2>"$run.err" || rc=$?
+# one_guest <kernel series> <transport> <run> <group> <prefix> [guest.sh options...]: boot, and turn
+# what it said into <run>.results.
+one_guest() {
+	local series=$1 transport=$2 run=$3 group=$4 prefix=$5 rc=0 ko=
+	shift 5
+	[ "$transport" != rust ] || ko=$RUST_KO
+	KVER=$series TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" "$@" -- \
+		"$TOP/tests/selftests/run.sh" "$group" "$prefix" "$PATTERN" >"$run.err" 2>&1 || rc=$?
 	touch "$run/out"
 	ktap_results "$prefix" "$run/out" >"$run.results"
-	[ "$rc" -le 1 ] || unfinished "$prefix" "$3" "$run" "$rc"
-	take "$run.results"
-	finish
+	[ "$rc" -le 1 ] || unfinished "$prefix" "$group" "$run" "$rc"
 }
 
 # unfinished <prefix> <group> <run> <rc>: the guest hung or died; the tests that it owes fail by name.
@@ -43,110 +56,100 @@ unfinished() {
 	cat "$3.missing" >>"$3.results"
 }
 
+# guest_group <kernel series> <transport> <group>: one boot.
+guest_group() {
+	local prefix=guest/$1/$2/$3 run=$WORK/$1-$2-$3
+	begin "$prefix"
+	one_guest "$1" "$2" "$run" "$3" "$prefix"
+	finish "$prefix" "$run.results"
+}
+
 # pair <kernel series> <client's transport> <server's>: two guests, joined by a cable of two sockets.
 pair() {
-	local prefix=guest/$1/pair/$2-to-$3 run=$WORK/$1-$2-to-$3 ends client server rc=0 src=0
-	[ -n "$(names "$prefix/client" client; names "$prefix/server" server)" ] || return 0
+	local prefix=guest/$1/pair/$2-to-$3 run=$WORK/$1-$2-to-$3 cable server
+	local small=(-v GUEST_CPUS=1 -v GUEST_MEM=2048)
 	begin "$prefix"
-	ends=$(mktemp -u smbd-cable.XXXXXX)
-	pair_end "$1" "$3" "$run-server" "$ends" b a -- server "$prefix/server" &
+	cable=/tmp/$(mktemp -u smbd-cable.XXXXXX) # a folder of the build root
+	one_guest "$1" "$3" "$run-server" server "$prefix/server" "${small[@]}" \
+		-q -netdev -q "dgram,id=n0,local.type=unix,local.path=$cable-b,remote.type=unix,remote.path=$cable-a" \
+		-q -device -q virtio-net-pci,netdev=n0,mac=52:54:00:00:00:0b &
 	server=$!
-	pair_end "$1" "$2" "$run-client" "$ends" a b -- client "$prefix/client" &
-	client=$!
-	wait $client || rc=$?
+	one_guest "$1" "$2" "$run-client" client "$prefix/client" "${small[@]}" \
+		-q -netdev -q "dgram,id=n0,local.type=unix,local.path=$cable-a,remote.type=unix,remote.path=$cable-b" \
+		-q -device -q virtio-net-pci,netdev=n0,mac=52:54:00:00:00:0a
 	touch "$run-server/stop"
-	wait $server || src=$?
-	$SUDO rm -f "$("$TOP/scripts/root.sh")/fs/tmp/$ends"-[ab]
-	[ "$rc" -le 1 ] || unfinished "$prefix/client" client "$run-client" "$rc"
-	[ "$src" -le 1 ] || unfinished "$prefix/server" server "$run-server" "$src"
-	take "$run-client.results"
-	take "$run-server.results"
-	finish
+	wait $server
+	$SUDO rm -f "$("$TOP/scripts/root.sh")/fs$cable"-[ab]
+	cat "$run-client.results" "$run-server.results" >"$run.results"
+	finish "$prefix" "$run.results"
 }
 
-# pair_end <kernel series> <transport> <run> <cable> <my end> <other end> -- <group> <prefix>
-pair_end() {
-	local series=$1 transport=$2 run=$3 cable=/tmp/$4 rc=0 ko=
-	[ "$transport" != rust ] || ko=$RUST_KO
-	KVER=$series TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" \
-		-v GUEST_CPUS=1 -v GUEST_MEM=2048 -v GUEST_NAME="$8" \
-		-q -netdev -q "dgram,id=n0,local.type=unix,local.path=$cable-$5,remote.type=unix,remote.path=$cable-$6" \
-		-q -device -q "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:0$5" -- \
-		"$TOP/tests/selftests/run.sh" "$8" "$9" "$PATTERN" 2>"$run.err" || rc=$?
-	touch "$run/out"
-	ktap_results "$9" "$run/out" >"$run.results"
-	return $rc
+# demo <kernel series> <transport>: "make demo" as a user runs it.
+demo() {
+	local name=demo/$1/$2 log=$WORK/demo-$1-$2 rc=0
+	begin "$name"
+	KVER=$1 TRANSPORT=$2 timeout -k 10 1500 "$TOP/scripts/demo.sh" >"$log.log" 2>&1 || rc=$?
+	if [ "$rc" -eq 0 ] && [ "$(tail -n1 "$log.log")" = "demo: PASS" ]; then
+		echo "pass $name" >"$log.results"
+	else
+		echo "fail $name $(grep -m1 '^demo: FAIL' "$log.log" || echo "exit $rc") ($log.log)" >"$log.results"
+	fi
+	finish "$name" "$log.results"
 }
 
-# main_series: the series that KVER= or the cache says, as it stands in test names.
-main_series() {
-	"$TOP/scripts/peers.sh" >/dev/null || return
-	cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${KVER:-newest}"
+# ---- what runs -----------------------------------------------------------------------------
+
+demo_job() { ! suite_wanted "demo/$1/$2" || job demo "$@"; }
+group_job() { [ -z "$(names "guest/$1/$2/$3" "$3")" ] || job guest_group "$@"; }
+pair_job() {
+	local p=guest/$1/pair/$2-to-$3
+	[ -z "$(names "$p/client" client; names "$p/server" server)" ] || job pair "$@"
 }
 
-# build_ours <series>: our module for that kernel in RUST_KO; one that does not build fails as a test.
-build_ours() {
-	suite_wanted "guest/$1/rust" || suite_wanted "guest/$1/pair" || return 0
-	RUST_KO=$(KVER=$1 "$TOP/scripts/modules.sh" modules) ||
-		echo "fail guest/$1/rust/build smbdirect.ko does not build (see above)" >>"$RESULTS"
+# series_of <KVER or nothing>: make what the guests of a series need; its name as it stands in tests.
+series_of() {
+	KVER=$1 "$TOP/scripts/peers.sh" >/dev/null || return
+	cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${1:-newest}"
 }
 
-# guest_groups <series> <groups...>: each for the C module, as control, and for ours.
-guest_groups() {
-	local series=$1 g
-	shift
+# kernel_tests <KVER or nothing> <pairs: yes or no> <groups...>: for the C module, as control, and ours.
+kernel_tests() {
+	local series g t pairs=$2 transports="c rust"
+	series=$(series_of "$1") || {
+		broken "guest/${1:-newest}/setup" "the build environment could not be made (see above)"
+		return 0
+	}
+	shift 2
+	RUST_KO=$(KVER=$series "$TOP/scripts/modules.sh" build) || {
+		broken "guest/$series/rust/build" "smbdirect.ko does not build (see above)"
+		transports=c
+	}
+	for t in $transports; do demo_job "$series" "$t"; done
 	for g in "$@"; do
-		guest_group "$series" c "$g"
-		[ -z "$RUST_KO" ] || SMBDIRECT_KO=$RUST_KO guest_group "$series" rust "$g"
+		for t in $transports; do group_job "$series" "$t" "$g"; done
 	done
+	[ "$pairs" = yes ] || return 0
+	pair_job "$series" c c
+	[ "$transports" != c ] || return 0
+	pair_job "$series" rust c
+	pair_job "$series" c rust
+	pair_job "$series" rust rust
 }
+
+# broken <test> <reason>
+broken() { echo "fail $1 $2" >>"$RESULTS"; }
 
 guest_tests() {
-	local series RUST_KO=
-	suite_wanted guest || return 0
-	series=$(main_series) || {
-		echo "fail guest/setup the build environment could not be made (see above)" >>"$RESULTS"
-		return 0
-	}
-	build_ours "$series"
-	guest_groups "$series" A B C E modules
-	pair "$series" c c
-	[ -n "$RUST_KO" ] || return 0
-	pair "$series" rust c
-	pair "$series" c rust
-	pair "$series" rust rust
-	[ -n "$KVER" ] || [ "$series" = 7.2 ] || older_kernel
-}
-
-# older_kernel: the first series that has SMB Direct as a module of its own.
-older_kernel() {
-	local KVER=7.2
-	suite_wanted guest/7.2 || return 0
-	main_series >/dev/null || {
-		echo "fail guest/7.2/setup the build environment could not be made (see above)" >>"$RESULTS"
-		return 0
-	}
-	build_ours 7.2
-	guest_groups 7.2 smoke
-}
-
-# demo_test <kernel series> <transport>: "make demo" as a user runs it.
-demo_test() {
-	local name=demo/$1/$2 rc=0
-	suite_wanted "$name" || return 0
-	begin "$name"
-	KVER=${1/newest/} TRANSPORT=$2 timeout -k 10 1500 "$TOP/scripts/demo.sh" >"$WORK/${name//\//-}.log" 2>&1 || rc=$?
-	if [ "$rc" -eq 0 ] && [ "$(tail -n1 "$WORK/${name//\//-}.log")" = "demo: PASS" ]; then
-		echo "pass $name"
-	else
-		echo "fail $name $(grep -m1 '^demo: FAIL' "$WORK/${name//\//-}.log" || echo "exit $rc") ($WORK/${name//\//-}.log)"
-	fi >"$WORK/demo.results"
-	take "$WORK/demo.results"
-	finish
-}
-
-demo_tests() {
-	demo_test newest c
-	demo_test newest rust
-	[ -n "$KVER" ] || demo_test 7.2 rust
+	local PARALLEL RUST_KO main
+	PARALLEL=$(parallel)
+	suite_wanted guest || suite_wanted demo || return 0
+	main=$(cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${KVER:-newest}" 2>/dev/null || true)
+	if [ -z "$main" ] || suite_wanted "guest/$main" || suite_wanted "demo/$main"; then
+		kernel_tests "$KVER" yes A B C E modules
+	fi
+	# The first series that has SMB Direct as a module of its own.
+	if [ -z "$KVER" ] && { suite_wanted guest/7.2 || suite_wanted demo/7.2; }; then
+		kernel_tests 7.2 no smoke
+	fi
+	wait
 }

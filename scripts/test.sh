@@ -30,8 +30,7 @@ host_tests() {
 	# A build that fails runs no test and must not pass for an empty suite.
 	[ "$rc" -eq 0 ] || grep -q '^fail' "$WORK/host.results" ||
 		echo "fail host/build cargo test ended with $rc: $(grep -m1 -E '^error' "$log") ($log)" >>"$WORK/host.results"
-	take "$WORK/host.results"
-	finish
+	finish host "$WORK/host.results"
 }
 
 # script_tests: each program in tests/scripts speaks KTAP.
@@ -45,14 +44,12 @@ script_tests() {
 		timeout -k 10 600 "$t" >"$WORK/$name.out" 2>"$WORK/$name.err" </dev/null || true
 		ktap_results "scripts/$name" "$WORK/$name.out" >"$WORK/$name.results"
 		[ -s "$WORK/$name.results" ] || echo "fail scripts/$name no result ($WORK/$name.err)" >"$WORK/$name.results"
-		take "$WORK/$name.results"
-		finish
+		finish "scripts/$name" "$WORK/$name.results"
 	done
 }
 
 say "tests, results in $WORK"
 host_tests
 script_tests
-demo_tests
 guest_tests
 summary
