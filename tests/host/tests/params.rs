@@ -5,7 +5,9 @@ mod common;
 
 use common::{cifs, ksmbd};
 use proptest::prelude::*;
-use smbdirect_host::proto::params::{Flags, Invalid, Parameters, MAX_FRAGMENTED_RECV};
+use smbdirect_host::proto::params::{
+    Flags, Invalid, Parameters, MAX_FRAGMENTED_RECV, MAX_MESSAGE_SIZE,
+};
 use std::mem::{offset_of, size_of};
 
 #[test]
@@ -101,13 +103,40 @@ fn r7_the_fragmented_size_is_raised_to_the_floor_and_bounded() {
     assert_eq!(fragmented(u32::MAX), MAX_FRAGMENTED_RECV);
 }
 
+#[test]
+fn message_sizes_are_cut_to_what_a_buffer_holds() {
+    let sizes = |size| {
+        let params = Parameters {
+            max_send_size: size,
+            max_recv_size: size,
+            ..cifs()
+        };
+        let valid = params.validate().unwrap();
+        (valid.max_send_size, valid.max_recv_size)
+    };
+    assert_eq!(
+        sizes(MAX_MESSAGE_SIZE),
+        (MAX_MESSAGE_SIZE, MAX_MESSAGE_SIZE)
+    );
+    assert_eq!(
+        sizes(MAX_MESSAGE_SIZE + 1),
+        (MAX_MESSAGE_SIZE, MAX_MESSAGE_SIZE)
+    );
+    assert_eq!(sizes(u32::MAX), (MAX_MESSAGE_SIZE, MAX_MESSAGE_SIZE));
+}
+
 proptest! {
     #[test]
     fn r8_validation_changes_nothing_else_and_is_final(params in common::any_params()) {
         if let Ok(valid) = params.validate() {
             prop_assert_eq!(valid.validate(), Ok(valid));
-            let size = params.max_fragmented_recv_size;
-            prop_assert_eq!(Parameters { max_fragmented_recv_size: size, ..valid }, params);
+            let undone = Parameters {
+                max_fragmented_recv_size: params.max_fragmented_recv_size,
+                max_send_size: params.max_send_size,
+                max_recv_size: params.max_recv_size,
+                ..valid
+            };
+            prop_assert_eq!(undone, params);
         }
     }
 }
