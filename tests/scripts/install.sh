@@ -18,10 +18,11 @@ mkdir -p "$HERE"
 (cd "$TOP" && git ls-files -z | xargs -0 tar c --ignore-failed-read) | tar x -C "$HERE"
 cd "$HERE" || exit 1
 machine() { "$TOP/scripts/enter-root.sh" INSTALL_MOD_PATH="$HERE/dest" "$@"; }
-installed=$HERE/dest/lib/modules/$RELEASE/updates/smbdirect.ko
+# The kernel's configuration says whether installed modules are compressed.
+installed() { echo "$HERE/dest/lib/modules/$RELEASE"/updates/smbdirect.ko*; }
 
-right_module() { machine modinfo -F vermagic "$installed" | grep -q "^$RELEASE "; }
-one_name() { [ "$(machine modinfo -F name "$installed")" = smbdirect ]; }
+right_module() { machine modinfo -F vermagic "$(installed)" | grep -q "^$RELEASE "; }
+one_name() { [ "$(machine modinfo -F name "$(installed)")" = smbdirect ]; }
 clean() {
 	make clean && ! find . -path ./dest -prune -o \( -name '*.ko' -o -name '*.o' -o -name '*_generated.rs' -o -name '.*.cmd' \) -print | grep .
 }
