@@ -62,13 +62,18 @@ impl Connection {
             "\nDebug count_get_receive_buffer: {} count_put_receive_buffer: {} count_send_empty: {}",
             counters.taken_receives.load(Relaxed), counters.returned_receives.load(Relaxed),
             counters.empty_sends.load(Relaxed));
-        let buffers = self.receive.lock().queue.len();
+        // Buffers leave the queue when they are consumed, not when the reader begins with them.
+        let (enqueued, dequeued) = (
+            counters.enqueued.load(Relaxed),
+            counters.dequeued.load(Relaxed),
+        );
+        let buffers = enqueued.saturating_sub(dequeued);
         seq_print!(
             m,
             "\nRead Queue count_enqueue_reassembly_queue: {} count_dequeue_reassembly_queue: {} \
              reassembly_data_length: {} reassembly_queue_length: {}",
-            counters.enqueued.load(Relaxed),
-            counters.dequeued.load(Relaxed),
+            enqueued,
+            dequeued,
             self.queued.load(Acquire),
             buffers
         );

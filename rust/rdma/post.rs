@@ -119,32 +119,41 @@ impl<C: Completions> Qp<C> {
         for message in messages.iter() {
             self.chain_message(queue, &mut chain, message);
         }
-        if let Some(key) = invalidate {
-            if let Some(first) = messages.first() {
-                if let Some(request) = queue.messages.get_mut(usize::from(first.slot.index)) {
-                    request.opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
-                    wr::set_invalidated_key(request, key);
-                }
-            }
+        if let (Some(key), Some(first)) = (invalidate, messages.first()) {
+            Self::invalidate_with(queue, first, key);
         }
-        if queue.signal(requests, report) {
+        let signalled = queue.signal(requests, report);
+        if signalled {
             chain.signal_last();
         }
-        let (mut accepted, result) = chain.post(self.raw);
+        let (accepted, result) = chain.post(self.raw);
+        self.book(queue, messages, accepted);
+        if signalled {
+            queue.signalled();
+        }
+        result.map_err(PostError::Failed)
+    }
+
+    /// Lets a message of a chain invalidate a key at the peer.
+    fn invalidate_with(queue: &mut SendQueue, message: &Message, key: u32) {
+        let index = usize::from(message.slot.index);
+        if let Some(request) = queue.messages.get_mut(index) {
+            request.opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+            wr::set_invalidated_key(request, key);
+        }
+    }
+
+    /// Books the pending registrations and the messages, of which the hardware took `accepted`.
+    fn book(&self, queue: &mut SendQueue, messages: &mut KVec<Message>, mut accepted: u32) {
         while let Some(region) = queue.pending.pop() {
             let key = self.registration_key();
             Self::account(queue, &mut accepted, key, Owned::Registration(region));
         }
         for message in messages.drain_all() {
-            let key = self.send_key(message.slot.index);
-            Self::account(
-                queue,
-                &mut accepted,
-                key,
-                Owned::Message(message.slot.index),
-            );
+            let index = message.slot.index;
+            let key = self.send_key(index);
+            Self::account(queue, &mut accepted, key, Owned::Message(index));
         }
-        result.map_err(PostError::Failed)
     }
 
     /// Books one request of a chain of which `accepted` more were taken by the hardware.
@@ -253,12 +262,12 @@ impl<C: Completions> Qp<C> {
         chain.signal_last();
         let (accepted, result) = chain.post(self.raw);
         if accepted > 0 {
-            queue.signalled();
             queue.posted(Entry {
                 key,
                 requests: 1,
                 owned: Owned::Invalidation(region.clone()),
             });
+            queue.signalled();
         }
         result.map_err(PostError::Failed)
     }
@@ -291,12 +300,12 @@ impl<C: Completions> Qp<C> {
         }
         let (accepted, result) = chain.post(self.raw);
         if accepted > 0 {
-            queue.signalled();
             queue.posted(Entry {
                 key: transfer.key(),
                 requests: accepted,
                 owned: Owned::Transfer(transfer.clone()),
             });
+            queue.signalled();
         }
         result.map_err(PostError::Failed)
     }

@@ -50,6 +50,8 @@ pub(super) struct SendQueue {
     pub(super) room: u32,
     /// Requests posted since the last signalled one.
     unsignalled: u32,
+    /// Messages among them, whose completion nobody will hear of by itself.
+    unreported: usize,
     /// Buffers not in use.
     pub(super) free: KVec<u16>,
     /// Buffers there are.
@@ -91,6 +93,7 @@ impl SendQueue {
             users: 0,
             room,
             unsignalled: 0,
+            unreported: 0,
             free,
             slots: count,
             inflight: Ring::with_capacity(usize::try_from(room)?)?,
@@ -113,14 +116,18 @@ impl SendQueue {
         due
     }
 
-    /// Notes that a signalled request outside [`signal`](Self::signal)'s count is posted.
+    /// Notes that the request posted last is signalled.
     pub(super) fn signalled(&mut self) {
         self.unsignalled = 0;
+        self.unreported = 0;
     }
 
     /// Takes over what was posted.
     pub(super) fn posted(&mut self, entry: Entry) {
         self.room = self.room.saturating_sub(entry.requests);
+        if matches!(entry.owned, Owned::Message(_)) {
+            self.unreported = self.unreported.saturating_add(1);
+        }
         // The ring is as large as the hardware queue, and `room` was checked.
         if let Err(entry) = self.inflight.push(entry) {
             // Losing track would free memory the device uses: keep it for ever instead.
@@ -165,12 +172,12 @@ impl SendQueue {
         let _ = self.free.push(slot, GFP_NOWAIT);
     }
 
-    /// Messages posted and not retired.
+    /// Messages whose completion is on its way: posted and not retired, without those behind the last
+    /// signalled request.
     pub(super) fn messages_inflight(&self) -> usize {
-        self.inflight
-            .iter()
-            .filter(|entry| matches!(entry.owned, Owned::Message(_)))
-            .count()
+        let is_message = |entry: &&Entry| matches!(entry.owned, Owned::Message(_));
+        let posted = self.inflight.iter().filter(is_message).count();
+        posted.saturating_sub(self.unreported)
     }
 
     /// Whether a request that names this region is not known to be finished.
