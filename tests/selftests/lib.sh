@@ -58,11 +58,12 @@ load_modules() {
 	insert "$SMBDIRECT_KO" && insert "$PEERS/ksmbd.ko" && insert "$PEERS/cifs.ko"
 }
 
-# unload_modules: must succeed: a module that stays in use has leaked something.
+# unload_modules: must succeed: a module that stays in use has leaked something.  cifs lets go of
+# itself a moment after the unmount, when its thread has ended.
 unload_modules() {
 	local m
 	for m in cifs ksmbd smbdirect; do
-		[ ! -e "/sys/module/$m" ] || try 60 rmmod "$m" || return
+		[ ! -e "/sys/module/$m" ] || wait_for 20 timeout -k 5 15 rmmod "$m" || return
 	done
 }
 

@@ -116,8 +116,8 @@ run_cell() {
 	for k in "$@"; do
 		one "$name/$k" bounded 400 "check_$k"
 	done
-	one "$name/unmount" smb_umount
-	one "$name/unload" take_down
+	one "$name/unmount" bounded 120 smb_umount
+	one "$name/unload" bounded 180 take_down
 	[ -z "$BROKEN" ] || after_failure
 	BROKEN=
 	log_clean
