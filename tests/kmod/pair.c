@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Sockets, both ends of a connection, and messages over it. */
+
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/unaligned.h>
+#include <net/net_namespace.h>
+
+#include "test.h"
+
+/* A pair that is not closed by then is shut down, which ends every wait on it. */
+#define GUARD_MS 15000
+
+static atomic_t error_lines;
+
+/* As cifs sets them. */
+void smbt_client_params(struct smbdirect_socket_parameters *sp)
+{
+	*sp = (struct smbdirect_socket_parameters) {
+		.flags = SMBDIRECT_FLAG_PORT_RANGE_ONLY_IB,
+		.resolve_addr_timeout_msec = 5000,
+		.resolve_route_timeout_msec = 5000,
+		.rdma_connect_timeout_msec = 5000,
+		.negotiate_timeout_msec = 10000,
+		.initiator_depth = 1,
+		.responder_resources = 32,
+		.recv_credit_max = 255,
+		.send_credit_target = 255,
+		.max_send_size = 1364,
+		.max_recv_size = 1364,
+		.max_fragmented_recv_size = 173910,
+		.max_frmr_depth = 2048,
+		.keepalive_interval_msec = 120000,
+		.keepalive_timeout_msec = 5000,
+	};
+}
+
+/* As ksmbd sets them. */
+void smbt_server_params(struct smbdirect_socket_parameters *sp)
+{
+	smbt_client_params(sp);
+	sp->negotiate_timeout_msec = 5000;
+	sp->initiator_depth = 8;
+	sp->responder_resources = 1;
+	sp->max_read_write_size = 8 << 20;
+	sp->max_frmr_depth = 0;
+}
+
+/* Error lines since the last call. */
+unsigned int log_errors(void)
+{
+	return atomic_xchg(&error_lines, 0);
+}
+
+static bool log_needed(struct smbdirect_socket *sc, void *private, unsigned int lvl,
+		       unsigned int cls)
+{
+	return lvl == SMBDIRECT_LOG_ERR;
+}
+
+static void log_print(struct smbdirect_socket *sc, const char *func, unsigned int line,
+		      void *private, unsigned int lvl, unsigned int cls, struct va_format *vaf)
+{
+	if (atomic_inc_return(&error_lines) < 30)
+		pr_info("smbdirect_test: # error line: %s:%u: %pV", func, line, vaf);
+}
+
+void sock_logging(struct smbdirect_socket *sc)
+{
+	smbdirect_socket_set_logging(sc, &error_lines, log_needed, log_print);
+}
+
+struct smbdirect_socket *sock_new(const struct smbdirect_socket_parameters *sp,
+				  enum ib_poll_context poll_ctx)
+{
+	struct smbdirect_socket *sc = NULL;
+	int ret;
+
+	ret = smbdirect_socket_create_kern(&init_net, &sc);
+	if (!expect_int("create_kern", ret, 0))
+		return NULL;
+	sock_logging(sc);
+	ret = smbdirect_socket_set_initial_parameters(sc, sp);
+	expect_int("set_initial_parameters", ret, 0);
+	ret = smbdirect_socket_set_kernel_settings(sc, poll_ctx, GFP_KERNEL);
+	expect_int("set_kernel_settings", ret, 0);
+	return sc;
+}
+
+struct smbdirect_socket *client_new(void)
+{
+	struct smbdirect_socket_parameters sp;
+
+	smbt_client_params(&sp);
+	return sock_new(&sp, IB_POLL_SOFTIRQ);
+}
+
+/* A client that has started to connect to the listener. */
+struct smbdirect_socket *client_connecting(void)
+{
+	struct smbdirect_socket *client = client_new();
+	struct sockaddr_in sin;
+
+	smbt_address(&sin, SMBT_PORT);
+	if (client)
+		expect_int("connect", smbdirect_connect(client, (struct sockaddr *)&sin), 0);
+	return client;
+}
+
+struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *sp, int backlog)
+{
+	struct smbdirect_socket *sc = sock_new(sp, IB_POLL_WORKQUEUE);
+	struct sockaddr_in sin;
+
+	if (!sc)
+		return NULL;
+	smbt_address(&sin, SMBT_PORT);
+	expect_int("bind", smbdirect_socket_bind(sc, (struct sockaddr *)&sin), 0);
+	expect_int("listen", smbdirect_socket_listen(sc, backlog), 0);
+	return sc;
+}
+
+struct smbdirect_socket *accept_one(struct smbdirect_socket *listener, unsigned int limit_ms)
+{
+	struct proto_accept_arg arg = { .err = 1, .is_empty = -1 };
+	struct smbdirect_socket *server;
+
+	server = smbdirect_socket_accept(listener, msecs_to_jiffies(limit_ms), &arg);
+	expect(server, "accept: %d", arg.err);
+	return server;
+}
+
+/* The error of an accept that should fail. */
+int accept_error(struct smbdirect_socket *listener, long timeo)
+{
+	struct proto_accept_arg arg = { .err = 1 };
+	struct smbdirect_socket *server = smbdirect_socket_accept(listener, timeo, &arg);
+
+	if (!server)
+		return arg.err;
+	smbdirect_socket_release(server);
+	return 0;
+}
+
+/* R14 */
+void sock_end(struct smbdirect_socket *sc)
+{
+	u64 start = smbt_now_ms();
+
+	if (!sc)
+		return;
+	smbdirect_socket_release(sc);
+	expect(smbt_now_ms() - start < 5000, "release took %llu ms", smbt_now_ms() - start);
+}
+
+static void pair_guard(struct work_struct *work)
+{
+	struct smbt_pair *pair = container_of(work, struct smbt_pair, guard.work);
+
+	expect(false, "no progress within %u ms, shutting the pair down", GUARD_MS);
+	if (pair->client)
+		smbdirect_socket_shutdown(pair->client);
+	if (pair->server)
+		smbdirect_socket_shutdown(pair->server);
+}
+
+struct smbt_pair *pair_new(void)
+{
+	struct smbt_pair *pair = kzalloc_obj(*pair);
+
+	if (!expect(pair, "no memory"))
+		return NULL;
+	smbt_client_params(&pair->client_params);
+	smbt_server_params(&pair->server_params);
+	INIT_DELAYED_WORK(&pair->guard, pair_guard);
+	return pair;
+}
+
+bool pair_open(struct smbt_pair *pair)
+{
+	struct sockaddr_in sin;
+	int ret;
+
+	pair->listener = listener_new(&pair->server_params, 10);
+	pair->client = sock_new(&pair->client_params, IB_POLL_SOFTIRQ);
+	if (!pair->listener || !pair->client)
+		return false;
+	smbt_address(&sin, SMBT_PORT);
+	ret = smbdirect_connect(pair->client, (struct sockaddr *)&sin);
+	if (!expect_int("connect", ret, 0))
+		return false;
+	pair->server = accept_one(pair->listener, 10000);
+	if (!pair->server)
+		return false;
+	ret = smbdirect_connection_wait_for_connected(pair->client);
+	queue_delayed_work(system_dfl_wq, &pair->guard, msecs_to_jiffies(GUARD_MS));
+	return expect_int("wait_for_connected", ret, 0);
+}
+
+/* A pair as cifs and ksmbd make it, or NULL. */
+struct smbt_pair *pair_opened(void)
+{
+	struct smbt_pair *pair = pair_new();
+
+	if (pair && pair_open(pair))
+		return pair;
+	pair_close(pair);
+	return NULL;
+}
+
+void pair_close(struct smbt_pair *pair)
+{
+	if (!pair)
+		return;
+	cancel_delayed_work_sync(&pair->guard);
+	sock_end(pair->client);
+	sock_end(pair->server);
+	sock_end(pair->listener);
+	kfree(pair);
+}
+
+/* Whether messages still pass in both directions. */
+bool pair_works(struct smbt_pair *pair)
+{
+	u8 data[100], back[100];
+	bool ok;
+
+	pattern_fill(data, sizeof(data), 1);
+	ok = expect_int("send to the server", msg_send(pair->client, data, sizeof(data)), 104);
+	ok = ok && msg_expect(pair->server, back, sizeof(back), 1);
+	ok = ok && expect_int("send to the client", msg_send(pair->server, data, 100), 104);
+	return ok && msg_expect(pair->client, back, sizeof(back), 1);
+}
+
+/* A well-behaved connection over a listener that has seen other ones. */
+void listener_works(struct smbdirect_socket *listener)
+{
+	struct smbt_pair pair = { .client = client_connecting() };
+
+	if (!pair.client)
+		return;
+	pair.server = accept_one(listener, 10000);
+	if (pair.server) {
+		int ret = smbdirect_connection_wait_for_connected(pair.client);
+
+		if (expect_int("wait_for_connected", ret, 0))
+			pair_works(&pair);
+	}
+	sock_end(pair.client);
+	sock_end(pair.server);
+}
+
+bool wait_gone(struct smbdirect_socket *sc, unsigned int limit_ms)
+{
+	u64 end = smbt_now_ms() + limit_ms;
+
+	while (smbdirect_connection_is_connected(sc)) {
+		if (smbt_now_ms() > end)
+			return false;
+		msleep(20);
+	}
+	return true;
+}
+
+/* The DebugData text of a socket. */
+unsigned int sock_text(struct smbdirect_socket *sc, char *text, unsigned int size)
+{
+	struct seq_file seq = { .buf = text, .size = size - 1 };
+
+	smbdirect_connection_legacy_debug_proc_show(sc, 4096, &seq);
+	text[seq.count] = 0;
+	return seq.count;
+}
+
+/* One number of the DebugData text, -1 when it is not there. */
+long sock_value(struct smbdirect_socket *sc, const char *key)
+{
+	char *text = kmalloc(2048, GFP_KERNEL);
+	long value;
+	char *at;
+
+	if (!text)
+		return -1;
+	sock_text(sc, text, 2048);
+	at = strstr(text, key);
+	if (!at || sscanf(at + strlen(key), " %li", &value) != 1)
+		value = -1;
+	kfree(text);
+	return value;
+}
+
+/* Whether the status gets to the one named. */
+bool sock_reaches(struct smbdirect_socket *sc, const char *status, unsigned int limit_ms)
+{
+	u64 end = smbt_now_ms() + limit_ms;
+	char *text = kmalloc(2048, GFP_KERNEL);
+	char want[64];
+	bool found = false;
+
+	snprintf(want, sizeof(want), "status: %s (", status);
+	while (text && !found) {
+		sock_text(sc, text, 2048);
+		found = strstr(text, want);
+		if (!found && smbt_now_ms() > end)
+			break;
+		if (!found)
+			msleep(20);
+	}
+	expect(found, "%s not reached: %.90s", status, text ? skip_spaces(text) : "no memory");
+	kfree(text);
+	return found;
+}
+
+void pattern_fill(void *data, size_t len, u32 seed)
+{
+	u8 *byte = data;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		byte[i] = (i * 7 + (i >> 8) * 3 + seed * 31) & 0xff;
+}
+
+bool pattern_expect(const char *what, const void *data, size_t len, u32 seed)
+{
+	const u8 *byte = data;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		u8 want = (i * 7 + (i >> 8) * 3 + seed * 31) & 0xff;
+
+		if (byte[i] != want)
+			return expect(false, "%s: byte %zu of %zu is %02x instead of %02x", what, i,
+				      len, byte[i], want);
+	}
+	return true;
+}
+
+bool bytes_expect(const char *what, const void *data, size_t len, u8 value)
+{
+	const u8 *odd = memchr_inv(data, value, len);
+
+	return expect(!odd, "%s: byte %td was touched", what, odd ? odd - (u8 *)data : 0);
+}
+
+/* Sends like ksmbd: the length in front, both in one iterator. */
+int msg_send(struct smbdirect_socket *sc, const void *data, size_t len)
+{
+	__be32 prefix = cpu_to_be32(len);
+	struct kvec vec[2] = {
+		{ .iov_base = &prefix, .iov_len = sizeof(prefix) },
+		{ .iov_base = (void *)data, .iov_len = len },
+	};
+	struct iov_iter iter;
+
+	iov_iter_kvec(&iter, ITER_SOURCE, vec, 2, sizeof(prefix) + len);
+	return smbdirect_connection_send_iter(sc, &iter, 0, false, 0);
+}
+
+int iter_recv(struct smbdirect_socket *sc, struct iov_iter *iter, unsigned int flags)
+{
+	struct msghdr msg = { .msg_iter = *iter };
+	int ret = smbdirect_connection_recvmsg(sc, &msg, flags);
+
+	*iter = msg.msg_iter;
+	return ret;
+}
+
+int raw_recv(struct smbdirect_socket *sc, void *data, size_t len)
+{
+	struct kvec vec = { .iov_base = data, .iov_len = len };
+	struct iov_iter iter;
+
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, len);
+	return iter_recv(sc, &iter, 0);
+}
+
+/* Receives like ksmbd: the length, then so many bytes. */
+int msg_recv(struct smbdirect_socket *sc, void *data, size_t size)
+{
+	__be32 prefix;
+	size_t len;
+	int ret;
+
+	ret = raw_recv(sc, &prefix, sizeof(prefix));
+	if (ret != sizeof(prefix))
+		return ret;
+	len = be32_to_cpu(prefix);
+	if (!expect(len <= size, "a message of %zu bytes", len))
+		return -EMSGSIZE;
+	return raw_recv(sc, data, len);
+}
+
+bool msg_expect(struct smbdirect_socket *sc, void *scratch, size_t len, u32 seed)
+{
+	return expect_int("receive", msg_recv(sc, scratch, len), len) &&
+	       pattern_expect("received", scratch, len, seed);
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Many threads, random moments, for a bounded time. */
+
+#include <linux/delay.h>
+#include <linux/random.h>
+#include <linux/vmalloc.h>
+
+#include "test.h"
+
+#define WORKERS 8
+
+static bool over(u64 start)
+{
+	return smbt_now_ms() - start > smbt_stress_ms();
+}
+
+static void random_delay(u32 max_us)
+{
+	u32 us = get_random_u32_below(max_us + 1);
+
+	if (us)
+		usleep_range(us, us + 10);
+}
+
+/* ---- requests in parallel ------------------------------------------------------------- */
+
+struct load {
+	struct smbt_pair *pair;
+	u64 start;
+	atomic_t rounds;
+	/* Number of the request that the server has seen last, by worker. */
+	struct completion seen[WORKERS];
+};
+
+struct worker {
+	struct load *load;
+	unsigned int number;
+	struct smbt_task task;
+};
+
+/* The server's reader: each request names its worker. */
+static int load_reader(void *arg)
+{
+	struct load *load = arg;
+	u8 data[64];
+	int ret;
+
+	for (;;) {
+		ret = msg_recv(load->pair->server, data, sizeof(data));
+		if (ret != sizeof(data) || data[0] >= WORKERS)
+			return ret;
+		complete(&load->seen[data[0]]);
+	}
+}
+
+static bool load_round(struct worker *worker, struct smbt_memory *mem, u8 *buf, u32 round)
+{
+	struct smbt_pair *pair = worker->load->pair;
+	struct smbdirect_buffer_descriptor_v1 v1;
+	u32 seed = worker->number * 1000 + round;
+	bool writing = round & 1, ok;
+	u8 data[64] = { worker->number };
+	struct smbdirect_mr_io *mr;
+
+	pattern_fill(writing ? buf : mem->data, mem->len, seed);
+	mr = region_new(pair, mem, writing, round & 2 || !smbt_ours(), &v1);
+	if (!mr)
+		return false;
+	ok = expect_int("request", msg_send(pair->client, data, sizeof(data)), 68);
+	ok = ok && expect(wait_for_completion_timeout(&worker->load->seen[worker->number], 10 * HZ),
+			  "a request did not arrive");
+	ok = ok && expect_int("transfer", smbdirect_connection_rdma_xmit(pair->server, buf,
+			      mem->len, &v1, sizeof(v1), !writing), 0);
+	smbdirect_connection_deregister_mr_io(mr);
+	return ok && pattern_expect("transferred", writing ? mem->data : buf, mem->len, seed);
+}
+
+static int load_worker(void *arg)
+{
+	struct worker *worker = arg;
+	u32 round = 0;
+	bool ok = true;
+
+	while (ok && !over(worker->load->start)) {
+		size_t len = 1 + get_random_u32_below(100000);
+		struct smbt_memory *mem = memory_new(get_random_u32_below(SMBT_KINDS),
+						     get_random_u32_below(4096), len);
+		u8 *buf = kvmalloc(len, GFP_KERNEL);
+
+		ok = mem && buf && load_round(worker, mem, buf, round++);
+		atomic_inc(&worker->load->rounds);
+		memory_free(mem);
+		kvfree(buf);
+	}
+	return ok ? 0 : -EIO;
+}
+
+static void loads(void)
+{
+	struct load *load = kzalloc_obj(*load);
+	struct worker *worker = kzalloc_objs(*worker, WORKERS);
+	struct smbt_task reader;
+	int i;
+
+	if (!expect(load && worker, "no memory"))
+		return;
+	load->pair = pair_opened();
+	if (!load->pair)
+		goto out;
+	load->start = smbt_now_ms();
+	for (i = 0; i < WORKERS; i++)
+		init_completion(&load->seen[i]);
+	if (!task_start(&reader, load_reader, load))
+		goto out;
+	for (i = 0; i < WORKERS; i++) {
+		worker[i].load = load;
+		worker[i].number = i;
+		task_start(&worker[i].task, load_worker, &worker[i]);
+	}
+	for (i = 0; i < WORKERS; i++)
+		expect_int("worker", task_join(&worker[i].task, smbt_stress_ms() + 12000), 0);
+	note("%d requests", atomic_read(&load->rounds));
+	expect_int("regions in use", sock_value(load->pair->client, "mr_used_count:"), 0);
+	smbdirect_socket_shutdown(load->pair->client);
+	expect_int("reader", task_join(&reader, 4000), -ENOTCONN);
+out:
+	pair_close(load->pair);
+	kfree(load);
+	kfree(worker);
+}
+
+/* ---- messages in both directions ------------------------------------------------------ */
+
+struct stream {
+	struct smbdirect_socket *sc;
+	u64 start;
+	unsigned int number;
+	atomic_t count;
+	struct smbt_task task;
+};
+
+#define STREAM_MAX 20000
+
+/* Each message is filled with its first byte. */
+static int stream_writer(void *arg)
+{
+	struct stream *stream = arg;
+	u8 *data = vmalloc(STREAM_MAX);
+	int ret = 0;
+
+	while (data && ret >= 0 && !over(stream->start)) {
+		size_t len = 1 + get_random_u32_below(STREAM_MAX);
+
+		memset(data, get_random_u8(), len);
+		ret = msg_send(stream->sc, data, len);
+		atomic_inc(&stream->count);
+	}
+	vfree(data);
+	return ret < 0 ? ret : 0;
+}
+
+static int stream_reader(void *arg)
+{
+	struct stream *stream = arg;
+	u8 *data = vmalloc(STREAM_MAX);
+	int ret = 1;
+
+	while (data && ret > 0) {
+		ret = msg_recv(stream->sc, data, STREAM_MAX);
+		if (ret > 0 && !bytes_expect("message", data, ret, data[0]))
+			break;
+		atomic_inc(&stream->count);
+	}
+	vfree(data);
+	return ret;
+}
+
+static void streams(void)
+{
+	struct stream *writer = kzalloc_objs(*writer, 6), *reader = kzalloc_objs(*reader, 2);
+	struct smbt_pair *pair = pair_opened();
+	int i, sent = 0, received = 0;
+
+	if (!pair || !expect(writer && reader, "no memory"))
+		goto out;
+	for (i = 0; i < 2; i++) {
+		reader[i].sc = i & 1 ? pair->client : pair->server;
+		task_start(&reader[i].task, stream_reader, &reader[i]);
+	}
+	for (i = 0; i < 6; i++) {
+		writer[i].sc = i & 1 ? pair->client : pair->server;
+		writer[i].start = smbt_now_ms();
+		task_start(&writer[i].task, stream_writer, &writer[i]);
+	}
+	for (i = 0; i < 6; i++) {
+		expect_int("writer", task_join(&writer[i].task, smbt_stress_ms() + 10000), 0);
+		sent += atomic_read(&writer[i].count);
+	}
+	for (i = 0; i < 500 && received < sent; i++) {
+		msleep(20);
+		received = atomic_read(&reader[0].count) + atomic_read(&reader[1].count);
+	}
+	expect_int("messages received", received, sent);
+	note("%d messages", sent);
+	smbdirect_socket_shutdown(pair->client);
+	for (i = 0; i < 2; i++)
+		expect_int("reader", task_join(&reader[i].task, 4000), -ENOTCONN);
+out:
+	pair_close(pair);
+	kfree(writer);
+	kfree(reader);
+}
+
+/* One credit in each direction: every message needs its grant. */
+static void one_credit(void)
+{
+	struct smbt_pair *pair;
+	u8 data[1000];
+	int i, ret;
+
+	if (skip_unless_ours("advertises too little (R7)"))
+		return;
+	pair = pair_new();
+	if (!pair)
+		return;
+	pair->client_params.recv_credit_max = 1;
+	pair->client_params.send_credit_target = 1;
+	pair->server_params.recv_credit_max = 1;
+	pair->server_params.send_credit_target = 1;
+	if (!pair_open(pair))
+		goto out;
+	for (i = 0; i < 100; i++) {
+		pattern_fill(data, 1000, i);
+		ret = msg_send(i & 2 ? pair->client : pair->server, data, 1000);
+		if (!expect_int("X13: send", ret, 1004))
+			break;
+		if (!msg_expect(i & 2 ? pair->server : pair->client, data, 1000, i))
+			break;
+	}
+out:
+	pair_close(pair);
+}
+
+/* ---- connections ---------------------------------------------------------------------- */
+
+struct churn {
+	struct smbdirect_socket *listener;
+	u64 start;
+	atomic_t tried;
+	atomic_t connected;
+	atomic_t accepted;
+};
+
+static int churn_acceptor(void *arg)
+{
+	struct churn *churn = arg;
+	struct proto_accept_arg accept;
+	struct smbdirect_socket *server;
+	u8 byte;
+
+	for (;;) {
+		accept = (struct proto_accept_arg) { };
+		server = smbdirect_socket_accept(churn->listener, MAX_SCHEDULE_TIMEOUT, &accept);
+		if (!server && accept.err == -EINVAL)
+			return 0;
+		if (!expect(server, "accept: %d", accept.err))
+			return accept.err;
+		atomic_inc(&churn->accepted);
+		random_delay(2000);
+		if (get_random_u32_below(2))
+			smbdirect_socket_shutdown(server);
+		msg_send(server, &byte, 1);
+		sock_end(server);
+	}
+}
+
+static int churn_client(void *arg)
+{
+	struct churn *churn = arg;
+
+	while (!over(churn->start)) {
+		struct smbdirect_socket *client = client_connecting();
+		u8 byte[4];
+
+		if (!client)
+			return -ENOMEM;
+		atomic_inc(&churn->tried);
+		random_delay(20000);
+		if (get_random_u32_below(3) &&
+		    !smbdirect_connection_wait_for_connected(client)) {
+			atomic_inc(&churn->connected);
+			msg_send(client, byte, 1);
+			if (get_random_u32_below(2))
+				raw_recv(client, byte, 4);
+		}
+		random_delay(2000);
+		sock_end(client);
+	}
+	return 0;
+}
+
+static void connections(void)
+{
+	struct smbdirect_socket_parameters sp;
+	struct churn churn = { };
+	struct smbt_task acceptor, client[4];
+	int i;
+
+	smbt_server_params(&sp);
+	churn.listener = listener_new(&sp, 4);
+	churn.start = smbt_now_ms();
+	if (!churn.listener || !task_start(&acceptor, churn_acceptor, &churn))
+		return;
+	for (i = 0; i < ARRAY_SIZE(client); i++)
+		task_start(&client[i], churn_client, &churn);
+	for (i = 0; i < ARRAY_SIZE(client); i++)
+		expect_int("client", task_join(&client[i], smbt_stress_ms() + 15000), 0);
+	note("%d tried, %d connected, %d accepted", atomic_read(&churn.tried),
+	     atomic_read(&churn.connected), atomic_read(&churn.accepted));
+	expect(atomic_read(&churn.connected), "nobody got connected");
+	smbdirect_socket_shutdown(churn.listener);
+	expect_int("acceptor", task_join(&acceptor, 8000), 0);
+	sock_end(churn.listener);
+}
+
+/* R5: the listener comes and goes under the clients. */
+static void listener_churn(void)
+{
+	struct smbdirect_socket_parameters sp;
+	struct churn churn = { .start = smbt_now_ms() };
+	struct smbt_task client[3];
+	int i, rounds = 0;
+
+	if (skip_unless_ours("crashes (R5)"))
+		return;
+	smbt_server_params(&sp);
+	for (i = 0; i < ARRAY_SIZE(client); i++)
+		task_start(&client[i], churn_client, &churn);
+	while (!over(churn.start)) {
+		struct smbdirect_socket *listener = listener_new(&sp, 3);
+
+		if (!listener)
+			break;
+		random_delay(50000);
+		accept_error(listener, get_random_u32_below(2));
+		if (get_random_u32_below(2))
+			smbdirect_socket_shutdown(listener);
+		sock_end(listener);
+		rounds++;
+	}
+	for (i = 0; i < ARRAY_SIZE(client); i++)
+		expect_int("client", task_join(&client[i], 20000), 0);
+	note("%d listeners, %d tried, %d connected", rounds, atomic_read(&churn.tried),
+	     atomic_read(&churn.connected));
+}
+
+/* ---- regions against the end (R37) ---------------------------------------------------- */
+
+static int deregister_late(void *arg)
+{
+	random_delay(3000);
+	smbdirect_connection_deregister_mr_io(arg);
+	return 0;
+}
+
+static void regions_and_release(void)
+{
+	u64 start = smbt_now_ms();
+	int i, rounds = 0;
+
+	for (; !over(start); rounds++) {
+		struct smbdirect_buffer_descriptor_v1 v1;
+		struct smbt_pair *pair = pair_opened();
+		struct smbt_memory *mem[4] = { };
+		struct smbt_task task[4];
+
+		for (i = 0; pair && i < 4; i++) {
+			struct smbdirect_mr_io *mr;
+
+			mem[i] = memory_new(i, 0, 8192);
+			mr = mem[i] ? region_new(pair, mem[i], i & 1, i & 2 || !smbt_ours(),
+					     &v1) : NULL;
+			if (mr)
+				task_start(&task[i], deregister_late, mr);
+			else
+				task[i].thread = NULL;
+		}
+		random_delay(2000);
+		if (pair && rounds & 1)
+			smbdirect_socket_shutdown(pair->server);
+		if (pair && !(rounds & 1))
+			region_announce(pair);
+		random_delay(2000);
+		pair_close(pair);
+		for (i = 0; pair && i < 4; i++)
+			if (task[i].thread)
+				task_join(&task[i], 5000);
+		for (i = 0; i < 4; i++)
+			memory_free(mem[i]);
+		if (!pair)
+			return;
+	}
+	note("%d rounds", rounds);
+}
+
+static const struct smbt_case cases[] = {
+	{ "requests", loads },
+	{ "messages", streams },
+	{ "one_credit", one_credit },
+	{ "connections", connections },
+	{ "listeners", listener_churn },
+	{ "regions_and_release", regions_and_release },
+};
+
+SMBT_SUITE(stress);

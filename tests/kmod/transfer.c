@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The server's RDMA transfers and the peer's descriptors. */
+
+#include <linux/unaligned.h>
+#include <linux/vmalloc.h>
+
+#include "test.h"
+
+/* A pair with one registered region of the client that the server may use. */
+struct rig {
+	struct smbt_pair *pair;
+	struct smbt_memory *mem;
+	struct smbdirect_mr_io *mr;
+	struct smbdirect_buffer_descriptor_v1 v1;
+	u8 *buf;
+	size_t len;
+	bool writing;
+};
+
+static void rig_down(struct rig *rig)
+{
+	if (!rig)
+		return;
+	if (rig->mr)
+		smbdirect_connection_deregister_mr_io(rig->mr);
+	pair_close(rig->pair);
+	memory_free(rig->mem);
+	kvfree(rig->buf);
+	kfree(rig);
+}
+
+/* writing: the server writes. Memory holds pattern 1 and the server's buffer 0xee. */
+static struct rig *rig_up(size_t len, bool writing)
+{
+	struct rig *rig = kzalloc_obj(*rig);
+
+	if (!expect(rig, "no memory"))
+		return NULL;
+	rig->len = len;
+	rig->writing = writing;
+	rig->mem = memory_new(SMBT_BVEC, 0, len);
+	rig->buf = kvmalloc(len + PAGE_SIZE, GFP_KERNEL);
+	rig->pair = pair_opened();
+	if (rig->mem && rig->buf && rig->pair) {
+		pattern_fill(rig->mem->data, len, 1);
+		memset(rig->buf, 0xee, len + PAGE_SIZE);
+		rig->mr = region_new(rig->pair, rig->mem, writing, true, &rig->v1);
+	}
+	if (rig->mr && region_announce(rig->pair))
+		return rig;
+	rig_down(rig);
+	return NULL;
+}
+
+static int xmit(struct rig *rig, void *buf, size_t len,
+		struct smbdirect_buffer_descriptor_v1 *desc, size_t count)
+{
+	return smbdirect_connection_rdma_xmit(rig->pair->server, buf, len, desc,
+					      count * sizeof(*desc), !rig->writing);
+}
+
+/* The region in pieces of the size given, in order. */
+static struct smbdirect_buffer_descriptor_v1 *
+pieces(struct rig *rig, size_t size, size_t *count)
+{
+	struct smbdirect_buffer_descriptor_v1 *desc;
+	size_t i;
+
+	*count = rig->len / size;
+	desc = kvzalloc_objs(*desc, *count);
+	for (i = 0; desc && i < *count; i++) {
+		desc[i].offset = cpu_to_le64(le64_to_cpu(rig->v1.offset) + i * size);
+		desc[i].token = rig->v1.token;
+		desc[i].length = cpu_to_le32(size);
+	}
+	expect(desc, "no memory");
+	return desc;
+}
+
+/* Many descriptors; the last used one is shortened, further ones are not used. */
+static void many_pieces(size_t len, size_t size, size_t used, bool writing)
+{
+	struct rig *rig = rig_up(len, writing);
+	size_t count;
+	struct smbdirect_buffer_descriptor_v1 *desc, *copy;
+
+	if (!rig)
+		return;
+	desc = pieces(rig, size, &count);
+	copy = desc ? kvmemdup(desc, count * sizeof(*desc), GFP_KERNEL) : NULL;
+	if (!copy)
+		goto out;
+	if (writing)
+		pattern_fill(rig->buf, len, 2);
+	expect(!xmit(rig, rig->buf, used, desc, count), "%zu bytes in pieces of %zu", used, size);
+	expect_rule("R39", "descriptors changed", !!memcmp(desc, copy, count * sizeof(*desc)), 0);
+	smbdirect_connection_deregister_mr_io(rig->mr);
+	rig->mr = NULL;
+	if (writing) {
+		pattern_expect("written", rig->mem->data, used, 2);
+	} else {
+		pattern_expect("read", rig->buf, used, 1);
+		bytes_expect("behind the buffer", rig->buf + used, PAGE_SIZE, 0xee);
+	}
+	pair_works(rig->pair);
+out:
+	kvfree(desc);
+	kvfree(copy);
+	rig_down(rig);
+}
+
+static void several(void)
+{
+	many_pieces(65536, 16384, 65536, true);
+	many_pieces(65536, 16384, 65536, false);
+	many_pieces(65536, 16384, 50001, true);
+	many_pieces(65536, 16384, 50001, false);
+	many_pieces(65536, 65536, 1, true);
+	many_pieces(65536, 65536, 1, false);
+}
+
+static void hundreds(void)
+{
+	many_pieces(131072, 4096, 131072, true);
+	many_pieces(131072, 4096, 131072, false);
+	if (!smbt_ours()) {
+		note("C differs from R42: it waits for ever for more credits than there are");
+		return;
+	}
+	many_pieces(131072, 512, 131072 - 1, true);
+	many_pieces(131072, 512, 131072 - 1, false);
+	many_pieces(20000, 1, 1500, true);
+}
+
+/* Several regions, and any alignment and kind of the server's memory. */
+static void local_memory(void)
+{
+	struct rig *rig = rig_up(100000, false);
+	u8 *small;
+	int i;
+
+	for (i = 0; rig && i < 3; i++) {
+		expect_int("unaligned", xmit(rig, rig->buf + 1 + i * 511, 99999, &rig->v1, 1), 0);
+		pattern_expect("unaligned", rig->buf + 1 + i * 511, 99999, 1);
+	}
+	small = kmalloc(1000, GFP_KERNEL);
+	if (rig && small) {
+		expect_int("small", xmit(rig, small + 3, 900, &rig->v1, 1), 0);
+		pattern_expect("small", small + 3, 900, 1);
+	}
+	kfree(small);
+	rig_down(rig);
+}
+
+/* The whole of the server's largest request: 8 MiB out of four regions. */
+static void maximum(void)
+{
+	struct smbt_pair *pair = pair_opened();
+	struct smbt_memory *mem[4] = { };
+	struct smbdirect_mr_io *mr[4] = { };
+	size_t part = 2 << 20;
+	u8 *buf = vmalloc(4 * part + 1);
+	struct smbdirect_buffer_descriptor_v1 desc[4];
+	int i, ret = -EIO;
+
+	for (i = 0; pair && buf && i < 4; i++) {
+		mem[i] = memory_new(SMBT_FOLIOQ, 0, part);
+		if (!mem[i])
+			break;
+		pattern_fill(mem[i]->data, part, i);
+		mr[i] = region_new(pair, mem[i], false, true, &desc[i]);
+		if (!mr[i])
+			break;
+	}
+	if (i == 4 && region_announce(pair)) {
+		ret = smbdirect_connection_rdma_xmit(pair->server, buf, 4 * part + 1, desc,
+						     sizeof(desc), true);
+		expect_int("one byte more", ret, -EINVAL);
+		ret = smbdirect_connection_rdma_xmit(pair->server, buf, 4 * part, desc,
+						     sizeof(desc), true);
+		expect_int("8 MiB", ret, 0);
+		pair_works(pair);
+	}
+	for (i = 0; i < 4; i++) {
+		if (!ret)
+			pattern_expect("read", buf + i * part, part, i);
+		if (mr[i])
+			smbdirect_connection_deregister_mr_io(mr[i]);
+	}
+	pair_close(pair);
+	for (i = 0; i < 4; i++)
+		memory_free(mem[i]);
+	vfree(buf);
+}
+
+/* Refused before anything moves; the connection stays. */
+static void refused(bool writing)
+{
+	struct rig *rig = rig_up(8192, writing);
+	struct smbdirect_buffer_descriptor_v1 desc[3];
+	size_t size = 9000;
+
+	if (!rig)
+		return;
+	desc[0] = rig->v1;
+	desc[1] = rig->v1;
+	desc[1].length = 0;
+	desc[2] = rig->v1;
+	expect_int("a descriptor of length 0", xmit(rig, rig->buf, size, desc, 3), -EINVAL);
+	expect_int("only that", xmit(rig, rig->buf, size, desc + 1, 1), -EINVAL);
+	expect_int("more than the largest", xmit(rig, rig->buf, (8 << 20) + 1, desc, 3), -EINVAL);
+	expect_int("an unused one of length 0", xmit(rig, rig->buf, 8192, desc, 2), 0);
+	memset(rig->buf, 0xee, rig->len);
+	if (smbt_ours()) {
+		/* C moves the part it has descriptors for, or posts nothing and waits for it. */
+		expect_int("R41: too short", xmit(rig, rig->buf, 8193, desc, 1), -EINVAL);
+		expect_int("R41: none", xmit(rig, rig->buf, 1, desc, 0), -EINVAL);
+		expect_int("R41: no array", xmit(rig, rig->buf, 1, NULL, 0), -EINVAL);
+		bytes_expect("R41: the buffer", rig->buf, rig->len, 0xee);
+	}
+	pair_works(rig->pair);
+	rig_down(rig);
+}
+
+static void refusals(void)
+{
+	refused(true);
+	refused(false);
+}
+
+/* R40 */
+static void nothing(void)
+{
+	struct rig *rig;
+	u64 start;
+
+	if (skip_unless_ours("waits for ever (R40)"))
+		return;
+	rig = rig_up(4096, false);
+	if (!rig)
+		return;
+	start = smbt_now_ms();
+	expect_int("R40: no bytes", xmit(rig, rig->buf, 0, &rig->v1, 1), 0);
+	expect_int("R40: no bytes, no descriptor", xmit(rig, rig->buf, 0, NULL, 0), 0);
+	expect(smbt_now_ms() - start < 1000, "R40: took %llu ms", smbt_now_ms() - start);
+	pair_works(rig->pair);
+	rig_down(rig);
+}
+
+/* What the peer's device refuses ends the connection and touches nothing else. */
+static void bad_descriptor(bool writing, u64 offset, u32 token, u32 length)
+{
+	struct rig *rig = rig_up(8192, writing);
+
+	if (!rig)
+		return;
+	put_unaligned_le64(le64_to_cpu(rig->v1.offset) + offset, &rig->v1.offset);
+	put_unaligned_le32(le32_to_cpu(rig->v1.token) ^ token, &rig->v1.token);
+	rig->v1.length = cpu_to_le32(length);
+	expect_int("transfer", xmit(rig, rig->buf, length, &rig->v1, 1), -EIO);
+	expect(wait_gone(rig->pair->server, 5000), "the server is still connected");
+	expect(wait_gone(rig->pair->client, 5000), "the client is still connected");
+	pattern_expect("memory", rig->mem->data, 8192, 1);
+	expect_int("another", xmit(rig, rig->buf, length, &rig->v1, 1), -ENOTCONN);
+	rig_down(rig);
+}
+
+static void bad_descriptors(void)
+{
+	bad_descriptor(true, 0, 0xff00, 4096);
+	bad_descriptor(false, 0, 0xff00, 4096);
+	bad_descriptor(true, 8192, 0, 4096);
+	bad_descriptor(false, 8192, 0, 4096);
+	bad_descriptor(true, -1ULL << 40, 0, 4096);
+}
+
+/* A region is open in one direction only. */
+static void wrong_direction(void)
+{
+	struct rig *rig = rig_up(4096, false);
+
+	if (!rig)
+		return;
+	/* Registered for reading; the server writes. */
+	rig->writing = true;
+	expect_int("a write to a region for reading", xmit(rig, rig->buf, 4096, &rig->v1, 1), -EIO);
+	pattern_expect("memory", rig->mem->data, 4096, 1);
+	rig_down(rig);
+}
+
+static const struct smbt_case cases[] = {
+	{ "several", several },
+	{ "hundreds", hundreds },
+	{ "local_memory", local_memory },
+	{ "maximum", maximum },
+	{ "refusals", refusals },
+	{ "nothing", nothing },
+	{ "bad_descriptors", bad_descriptors },
+	{ "wrong_direction", wrong_direction },
+};
+
+SMBT_SUITE(transfer);

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The exports without cifs and ksmbd: load smbdirect_test.ko ($SMBDIRECT_TEST_KO, made by
+# tests/kmod/build.sh), which calls them and reports in KTAP in the kernel log.	exports.sh [pattern]
+# The output is KTAP, after a case's name " # " and what is wrong.
+
+# shellcheck source=tests/selftests/lib.sh
+. "$TOP/tests/selftests/lib.sh"
+LOG="$RUN/exports.log"
+
+# netdevs: beside the RDMA interface a VLAN above it, and a bridge above a second one.
+netdevs() {
+	try 60 modprobe 8021q && try 60 modprobe bridge &&
+		try 10 ip link add link dummy0 name vlan7 type vlan id 7 &&
+		try 10 ip link add dummy1 type dummy &&
+		try 10 ip link set dummy1 mtu 9000 up &&
+		try 10 rdma link add rxe1 type rxe netdev dummy1 &&
+		try 10 ip link add br0 type bridge &&
+		try 10 ip link set dummy1 master br0
+}
+
+netdevs_gone() {
+	try 10 ip link delete br0 && try 30 rdma link delete rxe1 &&
+		try 10 ip link delete dummy1 && try 10 ip link delete vlan7
+}
+
+# run_cases <pattern>: the module runs them while it is loaded.
+run_cases() {
+	local ours=1 rc=0
+	[ "$TRANSPORT" = rust ] || ours=0
+	: >"$LOG"
+	dmesg --follow >"$RUN/exports.dmesg" 2>/dev/null &
+	local follower=$!
+	try 600 insmod "$SMBDIRECT_TEST_KO" rust=$ours addr=$SERVER only="$1" \
+		stress_ms="${STRESS_MS:-3000}" netdevs=dummy0,lo,vlan7,br0 || rc=1
+	sleep 1
+	kill $follower
+	wait $follower 2>/dev/null
+	sed -n 's/^\[[^]]*\] smbdirect_test: //p' "$RUN/exports.dmesg" >"$LOG"
+	return $rc
+}
+
+# complete: the last case was reached, and nobody needs the modules any more.
+complete() {
+	grep -q '^# done' "$LOG" || why "$(grep -m1 '^Bail out' "$LOG" || echo "the cases did not end")" || return
+	try 60 rmmod smbdirect_test && unload_modules && netdevs_gone && topology_down
+}
+
+# log: the control warns of some cases and is known to.
+log_ok() { [ "$TRANSPORT" != rust ] || log_clean; }
+
+# result <name> <status> [reason]: one more line, its number is the next.
+result() {
+	N=$((N + 1))
+	if [ "$2" -eq 0 ]; then echo "ok $N $1"; else echo "not ok $N $1 # ${WHY:-no reason known}"; fi
+}
+
+log_mark
+if topology_up A && netdevs && insert "$SMBDIRECT_KO"; then
+	run_cases "${1:-*}"
+	rc=$?
+else
+	rc=1
+fi
+N=$(grep -cE '^(not )?ok ' "$LOG" 2>/dev/null) || N=0
+echo "KTAP version 1"
+grep -vE "^(KTAP|[0-9]+\.\.)" "$LOG" 2>/dev/null
+result load $rc
+complete
+result unload $?
+log_ok
+result log $?
+echo "1..$N"
