@@ -20,9 +20,14 @@ job() {
 	"$@" &
 }
 
-# names <prefix> <group>: the wanted tests of a group, by full name.
+# names <prefix> <group>: the wanted tests of a group, by full name.  The cases of the test module
+# are known to it alone; the three around them stand for all.
 names() {
 	local n
+	if [ "$2" = exports ]; then
+		! suite_wanted "$1" || printf '%s\n' "$1"/{load,unload,log}
+		return
+	fi
 	LIST=1 "$TOP/tests/selftests/run.sh" "$2" | while read -r n; do
 		# shellcheck disable=SC2053 # the right side is a pattern
 		[[ $1/$n != $PATTERN ]] || echo "$1/$n"
@@ -32,14 +37,27 @@ names() {
 # one_guest <kernel series> <transport> <run> <group> <prefix> [guest.sh options...]: boot, and turn
 # what it said into <run>.results.
 one_guest() {
-	local series=$1 transport=$2 run=$3 group=$4 prefix=$5 rc=0 ko=
+	local series=$1 transport=$2 run=$3 group=$4 prefix=$5 rc=0 ko='' job
 	shift 5
 	[ "$transport" != rust ] || ko=$RUST_KO
-	KVER=$series TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" "$@" -- \
-		"$TOP/tests/selftests/run.sh" "$group" "$prefix" "$PATTERN" >"$run.err" 2>&1 || rc=$?
+	job=("$TOP/tests/selftests/run.sh" "$group" "$prefix" "$PATTERN")
+	if [ "$group" = exports ]; then
+		job=("$TOP/tests/selftests/exports.sh" "$(rest_of_pattern "$prefix")")
+		set -- -v SMBDIRECT_TEST_KO="$TEST_KO" "$@"
+	fi
+	KVER=$series TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" "$@" -- "${job[@]}" \
+		>"$run.err" 2>&1 || rc=$?
 	touch "$run/out"
 	ktap_results "$prefix" "$run/out" >"$run.results"
 	[ "$rc" -le 1 ] || unfinished "$prefix" "$group" "$run" "$rc"
+}
+
+# rest_of_pattern <prefix>: what the pattern says of the tests below a prefix.
+rest_of_pattern() {
+	case $PATTERN in
+	"$1"/*) printf '%s\n' "${PATTERN#"$1"/}" ;;
+	*) echo '*' ;;
+	esac
 }
 
 # unfinished <prefix> <group> <run> <rc>: the guest hung or died; the tests that it owes fail by name.
@@ -124,6 +142,8 @@ kernel_tests() {
 		broken "guest/$series/rust/build" "smbdirect.ko does not build (see above)"
 		transports=c
 	}
+	TEST_KO=$(KVER=$series "$TOP/tests/kmod/build.sh") ||
+		broken "guest/$series/exports/build" "smbdirect_test.ko does not build (see above)"
 	for t in $transports; do demo_job "$series" "$t"; done
 	for g in "$@"; do
 		for t in $transports; do group_job "$series" "$t" "$g"; done
@@ -140,12 +160,12 @@ kernel_tests() {
 broken() { echo "fail $1 $2" >>"$RESULTS"; }
 
 guest_tests() {
-	local PARALLEL RUST_KO main
+	local PARALLEL RUST_KO TEST_KO main
 	PARALLEL=$(parallel)
 	suite_wanted guest || suite_wanted demo || return 0
 	main=$(cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${KVER:-newest}" 2>/dev/null || true)
 	if [ -z "$main" ] || suite_wanted "guest/$main" || suite_wanted "demo/$main"; then
-		kernel_tests "$KVER" yes A B C E modules
+		kernel_tests "$KVER" yes A B C E modules exports
 	fi
 	# The first series that has SMB Direct as a module of its own.
 	if [ -z "$KVER" ] && { suite_wanted guest/7.2 || suite_wanted demo/7.2; }; then
