@@ -20,6 +20,7 @@ table() {
 		functions=$(count 'unsafe (extern "C" )?fn [a-z]' "$f")
 		impls=$(count 'unsafe (impl|trait)' "$f")
 		[ $((blocks + functions + impls)) -gt 0 ] || continue
+		# shellcheck disable=SC2016 # those quotes are markup
 		printf '   * - ``%s``\n     - %d\n     - %d\n     - %d\n' "$f" "$blocks" "$functions" "$impls"
 	done
 }
