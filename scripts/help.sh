@@ -26,6 +26,8 @@ Variables
   MIRROR=url       Debian package mirror; default: the one the host's apt uses
   ACCEL=kvm        QEMU accelerator; default tcg, which works everywhere
   SMBD_CACHE=folder  where root, kernels and results live; default: the user's cache folder
+  CC=, LLVM=1      with KDIR: the compiler that kernel was built with, where it is not the default
+  INSTALL_MOD_PATH=folder  modules_install: put the tree there instead of /
   JOBS=n           parallel compiler jobs; default: all cores
 
 A real machine: make modules KDIR=/lib/modules/$(uname -r)/build; sudo make modules_install KDIR=...;
