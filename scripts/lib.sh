@@ -30,6 +30,24 @@ die() {
 
 say() { printf '%s\n' "$*" >&2; }
 
+# kill_tree <pid>: a process and all below it.
+kill_tree() {
+	local child
+	# shellcheck disable=SC2013 # words it is
+	for child in $(cat "/proc/$1/task"/*/children 2>/dev/null); do kill_tree "$child"; done
+	kill "$1" 2>/dev/null || true
+}
+
+# What a script left running in the background would ignore Ctrl-C and hold its locks.
+stop() {
+	local job
+	trap - INT TERM
+	for job in $(jobs -p); do kill_tree "$job"; done
+	exit "$1"
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
+
 # dots <pid>: one dot every five seconds for as long as <pid> lives.
 dots() {
 	local tick=0

@@ -14,7 +14,7 @@ host_packages() {
 	command -v unshare >/dev/null || missing+=(util-linux)
 	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 	# Ask for the password now, where it can be seen, not inside a step.
-	[ -z "$SUDO" ] || sudo -v || die "making the build root and running the guest needs root: run as root, or set up sudo"
+	[ -z "$SUDO" ] || { command -v sudo >/dev/null && sudo -v; } || die "making the build root and running the guest needs root: run as root, or set up sudo"
 	[ ${#missing[@]} -gt 0 ] || return 0
 	step "host packages ${missing[*]}" install_host_packages "${missing[@]}"
 }

@@ -54,6 +54,14 @@ reason_and_log() {
 	grep -q '^error: the moon is in the way$' <<<"$out" && grep -q '^  log: /' <<<"$out"
 }
 progress() { in_lib 'step "long" sleep 6' 2>&1 | grep -qE '^  long \.+\([0-9]+ s\)$'; }
+stopped() {
+	setsid bash -c ". '$TOP/scripts/lib.sh'; step long bash -c 'sleep 4242; true'" 2>/dev/null &
+	sleep 1.5
+	kill $!
+	wait $!
+	[ $? -eq 143 ] && ! grep -qa 'sleep.[4]242' /proc/[0-9]*/cmdline
+}
+ok "step/stopped-with-all-below" stopped
 ok "step/name-and-time" names_and_time
 ok "step/reason-and-log" reason_and_log
 ok "step/progress" progress
