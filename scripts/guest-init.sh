@@ -16,6 +16,12 @@ for d in /tmp /run /mnt /srv /etc/ksmbd /usr/lib/modules /dev/shm; do
 done
 mkdir -p /run/ksmbd /run/lock
 
+# Clone and cache, where they lie in a folder that was just covered.
+for pair in $(sed -n 's/.*smbd\.covered=\([^ ]*\).*/\1/p' /proc/cmdline | tr , ' '); do
+	mkdir -p "${pair#*:}"
+	mount -t virtiofs -o ro "${pair%%:*}" "${pair#*:}"
+done
+
 RUN=$(sed -n 's/.*smbd\.run=\([^ ]*\).*/\1/p' /proc/cmdline)
 mount -t virtiofs smbdrun "$RUN"
 # shellcheck source=/dev/null

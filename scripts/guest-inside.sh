@@ -45,6 +45,20 @@ trap cleanup EXIT
 share root / --readonly --cache=always
 share run "$run" --cache=never
 
+# The guest covers some folders with its own; what we need of them is mounted over those again.
+covered='' covered_devices=()
+for dir in "$TOP" "$SMBD_CACHE"; do
+	case $dir/ in
+	/tmp/* | /run/* | /mnt/* | /srv/*)
+		tag=smbd${#covered_devices[@]}
+		share "$tag" "$dir" --readonly --cache=always
+		covered+=${covered:+,}$tag:$dir
+		covered_devices+=(-chardev "socket,id=$tag,path=$tmp/$tag.sock"
+			-device "vhost-user-fs-pci,chardev=$tag,tag=$tag")
+		;;
+	esac
+done
+
 accel=$ACCEL
 [ "$ACCEL" != tcg ] || accel=tcg,thread=multi
 mem=${GUEST_MEM:-3072}
@@ -62,8 +76,8 @@ rc=0
 	-object "memory-backend-memfd,id=mem,size=${mem}M,share=on" -numa node,memdev=mem \
 	-chardev "socket,id=root,path=$tmp/root.sock" -device vhost-user-fs-pci,chardev=root,tag=smbdroot \
 	-chardev "socket,id=run,path=$tmp/run.sock" -device vhost-user-fs-pci,chardev=run,tag=smbdrun \
-	-device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz" \
-	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run ipv6.disable=1 mitigations=off panic=-1 loglevel=5" \
+	"${covered_devices[@]}" -device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz" \
+	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5" \
 	"$@" || rc=$?
 
 [ "$interactive" -eq 0 ] || exit 0
