@@ -17,11 +17,9 @@ fail() {
 	exit 1
 }
 
-# follow <file>: show a growing file until killed, so that a long step is seen to move.
-follow() {
-	until [ -e "$1" ]; do sleep 0.2; done
-	exec tail -n +1 -f "$1"
-}
+# follow <file>: show a growing file until killed, so that a long step is seen to move.  By name, since
+# guest.sh makes the run folder anew.
+follow() { exec tail -n +1 -F "$1" 2>/dev/null; }
 
 start=$SECONDS
 "$TOP/scripts/peers.sh" >/dev/null || fail "the build environment could not be made (see above)"
