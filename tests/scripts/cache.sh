@@ -17,6 +17,15 @@ in_lib() { bash -c ". '$TOP/scripts/lib.sh'; SMBD_CACHE='$TMP/cache'; $1"; }
 MAKE='make_it() { echo made >>"$SMBD_CACHE/count"; touch "$1/half"; sleep "${SLOW:-0}"; [ -z "${BAD:-}" ] || exit 3; mv "$1/half" "$1/whole"; }; cached "$SMBD_CACHE/stage" make_it'
 
 count() { wc -l <"$TMP/cache/count" 2>/dev/null || echo 0; }
+# soon <command...>: within ten seconds.
+soon() {
+	local i
+	for ((i = 0; i < 100; i++)); do
+		if "$@" 2>/dev/null; then return; fi
+		sleep 0.1
+	done
+	return 1
+}
 fresh() { rm -rf "$TMP/cache"; mkdir -p "$TMP/cache/locks"; }
 
 once() {
@@ -31,7 +40,7 @@ redone() {
 killed() {
 	fresh
 	SLOW=30 setsid bash -c ". '$TOP/scripts/lib.sh'; $MAKE" &
-	sleep 1
+	soon test -s "$TMP/cache/count"
 	kill -9 -- -$!
 	wait $! 2>/dev/null
 	in_lib "$MAKE" && [ "$(count)" -eq 2 ] && [ -e "$TMP/cache/stage/whole" ]
@@ -54,12 +63,14 @@ reason_and_log() {
 	grep -q '^error: the moon is in the way$' <<<"$out" && grep -q '^  log: /' <<<"$out"
 }
 progress() { in_lib 'step "long" sleep 6' 2>&1 | grep -qE '^  long \.+\([0-9]+ s\)$'; }
+sleeping() { grep -qa 'sleep.[4]242' /proc/[0-9]*/cmdline; }
+gone() { ! sleeping; }
 stopped() {
 	setsid bash -c ". '$TOP/scripts/lib.sh'; step long bash -c 'sleep 4242; true'" 2>/dev/null &
-	sleep 1.5
+	soon sleeping
 	kill $!
 	wait $!
-	[ $? -eq 143 ] && ! grep -qa 'sleep.[4]242' /proc/[0-9]*/cmdline
+	[ $? -eq 143 ] && soon gone
 }
 ok "step/stopped-with-all-below" stopped
 ok "step/name-and-time" names_and_time
