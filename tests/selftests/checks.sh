@@ -109,6 +109,6 @@ check_over() { touch $MNT/done; }
 
 served() { [ -e $SHARE/done ] || [ -e "$RUN/stop" ]; }
 
-# sealed, signed: what the session says of itself.
-check_sealed() { grep -qi 'encrypted' /proc/fs/cifs/DebugData || why "the session is not encrypted"; }
-check_signed() { grep -qiE 'signed|SecMode: 0x3|Req On Wire' /proc/fs/cifs/DebugData || why "the session is not signed"; }
+# sealed, signed: what the client says of its session.
+check_sealed() { grep -q 'Status: 1 type: DISK.* encrypted' /proc/fs/cifs/DebugData || why "the share is not encrypted"; }
+check_signed() { grep -q 'Security type:.* signed' /proc/fs/cifs/DebugData || why "the session is not signed"; }

@@ -16,30 +16,30 @@ group_A() {
 	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio
 	cell 3.0.2 A 3.0.2 "" rdma sizes
 	cell 3.0 A 3.0 "" rdma sizes fio
-	cell 3.1.1-sign A 3.1.1 sign rdma sizes fio
-	cell 3.1.1-seal A 3.1.1 "$SEAL" rdma sizes fio
-	cell 3.0-seal A 3.0 "$SEAL" rdma sizes
-	cell 3.0-sign A 3.0 sign rdma sizes
+	cell 3.1.1-sign A 3.1.1 sign rdma signed sizes fio
+	cell 3.1.1-seal A 3.1.1 "$SEAL" rdma sealed sizes fio
+	cell 3.0-seal A 3.0 "$SEAL" rdma sealed sizes
+	cell 3.0-sign A 3.0 sign rdma signed sizes
 	cell 3.1.1-channels A 3.1.1 multichannel,max_channels=2 rdma channels sizes fio
 }
 
 group_B() {
 	cell 3.1.1 B 3.1.1 "" rdma sizes tree fio
-	cell 3.0-seal B 3.0 "$SEAL" rdma sizes
-	cell 3.0.2-sign B 3.0.2 sign rdma sizes
+	cell 3.0-seal B 3.0 "$SEAL" rdma sealed sizes
+	cell 3.0.2-sign B 3.0.2 sign rdma signed sizes
 }
 
 group_C() {
 	cell 3.1.1 C 3.1.1 "" rdma listing sizes tree fio
 	cell 3.0 C 3.0 "" rdma sizes
-	cell 3.1.1-seal C 3.1.1 "$SEAL" rdma sizes
+	cell 3.1.1-seal C 3.1.1 "$SEAL" rdma sealed sizes
 	cell 3.0.2-channels C 3.0.2 multichannel,max_channels=2 rdma channels sizes
 }
 
 group_E() {
 	cell 3.1.1 E 3.1.1 "" rdma sizes tree fio
 	cell 3.0 E 3.0 "" rdma sizes
-	cell 3.0.2-sign E 3.0.2 sign rdma sizes
+	cell 3.0.2-sign E 3.0.2 sign rdma signed sizes
 	cell 3.1.1-channels E 3.1.1 multichannel,max_channels=2 rdma channels sizes
 }
 
@@ -52,7 +52,7 @@ group_modules() {
 # What a second kernel series has to show.
 group_smoke() {
 	cell 3.1.1 A 3.1.1 "" rdma sizes tree fio
-	cell 3.0-seal A 3.0 "$SEAL" rdma sizes
+	cell 3.0-seal A 3.0 "$SEAL" rdma sealed sizes
 	cell siw C 3.1.1 "" rdma sizes
 	rounds 3
 }
