@@ -495,16 +495,7 @@ impl ConnectRequest<'_> {
     /// How the port the request came in on carries RDMA.
     pub(crate) fn link(&self) -> Link {
         // SAFETY: As above.
-        unsafe {
-            let (device, port) = ((*self.raw.as_ptr()).device, (*self.raw.as_ptr()).port_num);
-            if bindings::smbd_rdma_protocol_iwarp(device, port) {
-                Link::Iwarp
-            } else if bindings::smbd_rdma_ib_or_roce(device, port) {
-                Link::IbOrRoce
-            } else {
-                Link::Other
-            }
-        }
+        unsafe { Link::of((*self.raw.as_ptr()).device, (*self.raw.as_ptr()).port_num) }
     }
 
     /// Makes the new id `owner`'s.

@@ -19,6 +19,24 @@ pub(crate) enum Link {
     Other,
 }
 
+impl Link {
+    /// # Safety
+    ///
+    /// * `device` is valid and has a port of this number.
+    pub(super) unsafe fn of(device: *const bindings::ib_device, port: u32) -> Self {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            if bindings::smbd_rdma_protocol_iwarp(device, port) {
+                Self::Iwarp
+            } else if bindings::smbd_rdma_ib_or_roce(device, port) {
+                Self::IbOrRoce
+            } else {
+                Self::Other
+            }
+        }
+    }
+}
+
 /// What a device can do, in the units of the verbs interface.
 pub(crate) struct Limits(bindings::smbd_device_limits);
 
@@ -143,15 +161,7 @@ impl Port {
     /// How the port carries RDMA.
     pub(crate) fn link(&self) -> Link {
         // SAFETY: The device is alive by the invariant.
-        unsafe {
-            if bindings::smbd_rdma_protocol_iwarp(self.raw(), self.number) {
-                Link::Iwarp
-            } else if bindings::smbd_rdma_ib_or_roce(self.raw(), self.number) {
-                Link::IbOrRoce
-            } else {
-                Link::Other
-            }
-        }
+        unsafe { Link::of(self.raw(), self.number) }
     }
 
     /// The device's name, for log lines. A rename while it is printed garbles the line at worst.
