@@ -73,6 +73,27 @@ static void sync(void)
 	sock_end(listener);
 }
 
+/* A source address from an earlier bind is used; the parameters stay where they are. */
+static void bound_client(void)
+{
+	struct smbdirect_socket *listener = listener_default(), *client = client_new(), *server;
+	const struct smbdirect_socket_parameters *sp;
+	struct sockaddr_in sin;
+
+	if (!listener || !client)
+		return;
+	sp = smbdirect_socket_get_current_parameters(client);
+	smbt_address(&sin, SMBT_OTHER_PORT);
+	expect_int("bind", smbdirect_socket_bind(client, (struct sockaddr *)&sin), 0);
+	expect_int("connect", connect_to(client, SMBT_PORT), 0);
+	server = accept_one(listener, 5000);
+	expect_int("wait", smbdirect_connection_wait_for_connected(client), 0);
+	expect(sp == smbdirect_socket_get_current_parameters(client), "other parameters");
+	sock_end(client);
+	sock_end(server);
+	sock_end(listener);
+}
+
 /* What both sides agreed on is in the parameters before anybody is told of the connection. */
 static void agreed(void)
 {
@@ -114,6 +135,7 @@ static void agree_on(u32 client_send, u32 client_recv)
 	pair->client_params.max_recv_size = client_recv;
 	pair->client_params.recv_credit_max = 200;
 	pair->server_params.max_send_size = 8000;
+	pair->server_params.max_recv_size = 8000;
 	pair->server_params.max_read_write_size = 1 << 20;
 	if (pair_open(pair)) {
 		c = smbdirect_socket_get_current_parameters(pair->client);
@@ -137,6 +159,12 @@ static void agree_on(u32 client_send, u32 client_recv)
 static void agreed_small(void)
 {
 	agree_on(1100, 1200);
+}
+
+/* Larger than a page, which the page on the ABI does not rule out. */
+static void agreed_large(void)
+{
+	agree_on(7000, 8000);
 }
 
 /* R7: the fragmented sizes never fall below 131072. */
@@ -302,8 +330,10 @@ static void huge(void)
 static const struct smbt_case cases[] = {
 	{ "async", async },
 	{ "sync", sync },
+	{ "bound_client", bound_client },
 	{ "agreed", agreed },
 	{ "agreed_small", agreed_small },
+	{ "agreed_large", agreed_large },
 	{ "agreed_tiny", agreed_tiny },
 	{ "no_route", no_route },
 	{ "refused", refused },

@@ -40,6 +40,10 @@ static uint stress_ms = 3000;
 module_param(stress_ms, uint, 0444);
 MODULE_PARM_DESC(stress_ms, "how long each stress case runs");
 
+static bool leave;
+module_param(leave, bool, 0444);
+MODULE_PARM_DESC(leave, "run nothing and leave sockets behind");
+
 static char *netdevs[4] = { "dummy0", "lo" };
 static int netdev_count = 2;
 module_param_array(netdevs, charp, &netdev_count, 0444);
@@ -268,6 +272,10 @@ static int __init smbdirect_test_init(void)
 {
 	unsigned int i, k, number = 0, total = 0;
 
+	if (leave) {
+		leave_sockets();
+		return 0;
+	}
 	for (i = 0; i < ARRAY_SIZE(suites); i++)
 		for (k = 0; k < suites[i]->count; k++)
 			total += wanted(suites[i], &suites[i]->cases[k]);

@@ -280,6 +280,133 @@ static void last_words(void)
 	pair_close(pair);
 }
 
+/* Segments of no byte and of one, and a length in two segments. */
+static void odd_segments(void)
+{
+	struct smbt_pair *pair = pair_opened();
+	__be32 length = cpu_to_be32(100 + 1500);
+	static struct kvec vec[160];
+	struct iov_iter iter;
+	int i, n = 0;
+
+	if (!pair)
+		return;
+	pattern_fill(data, 1600, 6);
+	vec[n++] = (struct kvec) { data, 0 };
+	vec[n++] = (struct kvec) { &length, 1 };
+	vec[n++] = (struct kvec) { (u8 *)&length + 1, 3 };
+	for (i = 0; i < 100; i++) {
+		vec[n++] = (struct kvec) { data + i, 1 };
+		if (i % 2)
+			vec[n++] = (struct kvec) { data, 0 };
+	}
+	vec[n++] = (struct kvec) { data + 100, 1500 };
+	iov_iter_kvec(&iter, ITER_SOURCE, vec, n, 1604);
+	expect_int("send", smbdirect_connection_send_iter(pair->client, &iter, 0, false, 0), 1604);
+	msg_expect(pair->server, got, 1600, 6);
+	pair_works(pair);
+	pair_close(pair);
+}
+
+/* R30: an iterator that faults; a kernel thread has no user memory. */
+static void copy_fault(void)
+{
+	void __user *nowhere = (void __user *)0x10000;
+	struct smbt_pair *pair;
+	struct iov_iter iter;
+	int ret;
+
+	if (skip_unless_ours("warns"))
+		return;
+	pair = pair_opened();
+	if (!pair)
+		return;
+	iov_iter_ubuf(&iter, ITER_SOURCE, nowhere, 1000);
+	ret = smbdirect_connection_send_iter(pair->client, &iter, 0, false, 0);
+	expect_int("send", ret, -EFAULT);
+	iov_iter_ubuf(&iter, ITER_SOURCE, nowhere, 1000);
+	ret = smbdirect_connection_send_single_iter(pair->client, NULL, &iter, 0, 1000);
+	expect_int("send_single", ret, -EFAULT);
+	pair_works(pair);
+	pattern_fill(data, 3000, 3);
+	expect_int("send", msg_send(pair->client, data, 3000), 3004);
+	expect_int("length", raw_recv(pair->server, got, 4), 4);
+	iov_iter_ubuf(&iter, ITER_DEST, nowhere, 2000);
+	expect_int("receive", iter_recv(pair->server, &iter, 0), -EFAULT);
+	/* The same bytes again, or the end. */
+	ret = raw_recv(pair->server, got, 3000);
+	if (ret == 3000)
+		pattern_expect("R30: received", got, 3000, 3);
+	else
+		expect_int("R30: receive again", ret, -ENOTCONN);
+	pair_close(pair);
+}
+
+/* R28: an idle pair is silent. */
+static void idle(void)
+{
+	struct smbt_pair *pair = pair_opened();
+	long client, server;
+
+	if (!pair)
+		return;
+	pair_works(pair);
+	msleep(300);
+	client = sock_value(pair->client, "count_send_empty:");
+	server = sock_value(pair->server, "count_send_empty:");
+	msleep(1000);
+	expect_int("empty messages of the client",
+		   sock_value(pair->client, "count_send_empty:") - client, 0);
+	expect_int("empty messages of the server",
+		   sock_value(pair->server, "count_send_empty:") - server, 0);
+	pair_works(pair);
+	pair_close(pair);
+}
+
+/* Keepalives answer each other, and a pair lives on them. */
+static void keepalive(void)
+{
+	struct smbt_pair *pair = pair_new();
+	long before;
+
+	if (!pair)
+		return;
+	pair->client_params.keepalive_interval_msec = 300;
+	pair->client_params.keepalive_timeout_msec = 1000;
+	pair->server_params.keepalive_interval_msec = 1000;
+	pair->server_params.keepalive_timeout_msec = 1000;
+	if (pair_open(pair) && pair_works(pair)) {
+		before = sock_value(pair->client, "count_send_empty:");
+		msleep(2500);
+		before = sock_value(pair->client, "count_send_empty:") - before;
+		expect(before >= 2 && before <= 12, "%ld empty messages in 2.5 s", before);
+		expect(smbdirect_connection_is_connected(pair->client), "the client is gone");
+		expect(smbdirect_connection_is_connected(pair->server), "the server is gone");
+		pair_works(pair);
+	}
+	pair_close(pair);
+}
+
+/* Completions in every context, at both ends. */
+static void poll_contexts(void)
+{
+	int i;
+
+	for (i = 0; i < 9; i++) {
+		struct smbt_pair *pair = pair_new();
+
+		if (!pair)
+			return;
+		pair->client_poll = i % 3;
+		pair->server_poll = i / 3;
+		if (pair_open(pair)) {
+			one_message(pair->client, pair->server, SMBT_BVEC, 50000);
+			one_message(pair->server, pair->client, SMBT_BVEC, 50000);
+		}
+		pair_close(pair);
+	}
+}
+
 #define LONG_READ (4 * 255 * 1340)
 
 static int send_long(void *arg)
@@ -335,6 +462,11 @@ static const struct smbt_case cases[] = {
 	{ "misuse", misuse },
 	{ "recv_waits", recv_waits },
 	{ "last_words", last_words },
+	{ "odd_segments", odd_segments },
+	{ "copy_fault", copy_fault },
+	{ "idle", idle },
+	{ "keepalive", keepalive },
+	{ "poll_contexts", poll_contexts },
 	{ "long_read", long_read },
 };
 

@@ -108,9 +108,10 @@ struct smbdirect_socket *client_connecting(void)
 	return client;
 }
 
-struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *sp, int backlog)
+struct smbdirect_socket *listener_polling(const struct smbdirect_socket_parameters *sp, int backlog,
+					  enum ib_poll_context poll_ctx)
 {
-	struct smbdirect_socket *sc = sock_new(sp, IB_POLL_WORKQUEUE);
+	struct smbdirect_socket *sc = sock_new(sp, poll_ctx);
 	struct sockaddr_in sin;
 
 	if (!sc)
@@ -119,6 +120,11 @@ struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *
 	expect_int("bind", smbdirect_socket_bind(sc, (struct sockaddr *)&sin), 0);
 	expect_int("listen", smbdirect_socket_listen(sc, backlog), 0);
 	return sc;
+}
+
+struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *sp, int backlog)
+{
+	return listener_polling(sp, backlog, IB_POLL_WORKQUEUE);
 }
 
 struct smbdirect_socket *accept_one(struct smbdirect_socket *listener, unsigned int limit_ms)
@@ -173,6 +179,8 @@ struct smbt_pair *pair_new(void)
 		return NULL;
 	smbt_client_params(&pair->client_params);
 	smbt_server_params(&pair->server_params);
+	pair->client_poll = IB_POLL_SOFTIRQ;
+	pair->server_poll = IB_POLL_WORKQUEUE;
 	INIT_DELAYED_WORK(&pair->guard, pair_guard);
 	return pair;
 }
@@ -182,8 +190,8 @@ bool pair_open(struct smbt_pair *pair)
 	struct sockaddr_in sin;
 	int ret;
 
-	pair->listener = listener_new(&pair->server_params, 10);
-	pair->client = sock_new(&pair->client_params, IB_POLL_SOFTIRQ);
+	pair->listener = listener_polling(&pair->server_params, 10, pair->server_poll);
+	pair->client = sock_new(&pair->client_params, pair->client_poll);
 	if (!pair->listener || !pair->client)
 		return false;
 	smbt_address(&sin, SMBT_PORT);
@@ -249,6 +257,30 @@ void listener_works(struct smbdirect_socket *listener)
 	}
 	sock_end(pair.client);
 	sock_end(pair.server);
+}
+
+/* R20: a fresh, a listening and two connected sockets that nobody releases. */
+void leave_sockets(void)
+{
+	struct smbdirect_socket_parameters client, server;
+	struct smbdirect_socket *fresh, *listener, *connected;
+	struct sockaddr_in sin;
+
+	smbt_client_params(&client);
+	smbt_server_params(&server);
+	smbt_address(&sin, SMBT_PORT);
+	if (smbdirect_socket_create_kern(&init_net, &fresh) ||
+	    smbdirect_socket_create_kern(&init_net, &listener) ||
+	    smbdirect_socket_create_kern(&init_net, &connected))
+		return;
+	if (smbdirect_socket_set_initial_parameters(listener, &server) ||
+	    smbdirect_socket_set_initial_parameters(connected, &client) ||
+	    smbdirect_socket_bind(listener, (struct sockaddr *)&sin) ||
+	    smbdirect_socket_listen(listener, 2) ||
+	    smbdirect_connect(connected, (struct sockaddr *)&sin))
+		return;
+	if (accept_one(listener, 5000) && !smbdirect_connection_wait_for_connected(connected))
+		pr_info("smbdirect_test: # sockets left behind\n");
 }
 
 bool wait_gone(struct smbdirect_socket *sc, unsigned int limit_ms)

@@ -201,31 +201,36 @@ static void with_gaps(void)
 	pair_close(pair);
 }
 
+static int answer(struct smbt_pair *pair, u32 key)
+{
+	__be32 length = cpu_to_be32(64);
+	u8 data[64];
+	struct kvec vec[2] = { { &length, 4 }, { data, sizeof(data) } };
+	struct iov_iter iter;
+
+	pattern_fill(data, sizeof(data), 2);
+	iov_iter_kvec(&iter, ITER_SOURCE, vec, 2, 68);
+	return smbdirect_connection_send_iter(pair->server, &iter, 0, true, key);
+}
+
 /* The peer invalidates with its answer. */
 static void remote_invalidation(void)
 {
 	struct smbt_memory *mem = memory_new(SMBT_FOLIOQ, 0, 10000);
+	u8 *buf = kzalloc(10000, GFP_KERNEL), data[64];
 	struct smbdirect_buffer_descriptor_v1 v1;
 	struct smbt_pair *pair = pair_opened();
-	__be32 length = cpu_to_be32(100);
 	struct smbdirect_mr_io *mr;
-	struct iov_iter iter;
-	u8 *buf = kzalloc(10000, GFP_KERNEL), data[100];
-	struct kvec vec[2] = { { &length, 4 }, { data, sizeof(data) } };
-	int i, ret;
+	int i;
 
 	for (i = 0; pair && mem && buf && i < 40; i++) {
 		pattern_fill(buf, 10000, i);
-		pattern_fill(data, sizeof(data), i);
 		mr = region_new(pair, mem, true, false, &v1);
 		if (!mr || !region_announce(pair))
 			break;
 		expect_int("write", xmit(pair, buf, 10000, &v1, false), 0);
-		iov_iter_kvec(&iter, ITER_SOURCE, vec, 2, 104);
-		ret = smbdirect_connection_send_iter(pair->server, &iter, 0, true,
-						     le32_to_cpu(v1.token));
-		expect_int("answer", ret, 104);
-		msg_expect(pair->client, data, sizeof(data), i);
+		expect_int("answer", answer(pair, le32_to_cpu(v1.token)), 68);
+		msg_expect(pair->client, data, sizeof(data), 2);
 		smbdirect_connection_deregister_mr_io(mr);
 		if (!pattern_expect("written", mem->data, 10000, i))
 			break;
@@ -276,22 +281,101 @@ static void stale_key(void)
 	unreachable_after(false, false);
 }
 
+/* The peer invalidates one of two regions, whatever the client asked for (I3). */
+static void one_of_two(void)
+{
+	struct smbdirect_buffer_descriptor_v1 v1[2];
+	struct smbt_memory *mem = memory_new(SMBT_BVEC, 0, 4096);
+	struct smbdirect_mr_io *mr[2];
+	struct smbt_pair *pair;
+	u8 data[64];
+	int i;
+
+	if (skip_unless_ours("registers over a valid region (R33)"))
+		goto out;
+	pair = pair_opened();
+	for (i = 0; pair && mem && i < 50; i++) {
+		mr[0] = region_new(pair, mem, true, i & 1, &v1[0]);
+		mr[1] = region_new(pair, mem, true, i & 2, &v1[1]);
+		if (!mr[0] || !mr[1])
+			break;
+		expect(v1[0].token != v1[1].token, "one token for two regions");
+		region_announce(pair);
+		expect_int("answer", answer(pair, le32_to_cpu(v1[i % 2].token)), 68);
+		msg_expect(pair->client, data, sizeof(data), 2);
+		smbdirect_connection_deregister_mr_io(mr[0]);
+		smbdirect_connection_deregister_mr_io(mr[1]);
+		if (!pair_works(pair))
+			break;
+	}
+	if (pair)
+		expect_int("regions in use", sock_value(pair->client, "mr_used_count:"), 0);
+	pair_close(pair);
+out:
+	memory_free(mem);
+}
+
+/* X17: a token that the server invalidated itself is dead. */
+static void used_up_key(void)
+{
+	struct smbt_memory *mem = memory_new(SMBT_BVEC, 0, 4096);
+	struct smbdirect_buffer_descriptor_v1 v1;
+	struct smbt_pair *pair = pair_opened();
+	struct smbdirect_mr_io *mr = NULL;
+	u8 *buf = kzalloc(4096, GFP_KERNEL), data[64];
+
+	if (pair && mem && buf)
+		mr = region_new(pair, mem, true, false, &v1);
+	if (mr && region_announce(pair)) {
+		expect_int("write", xmit(pair, buf, 4096, &v1, false), 0);
+		expect_int("answer", answer(pair, le32_to_cpu(v1.token)), 68);
+		msg_expect(pair->client, data, sizeof(data), 2);
+		memset(mem->data, 0xaa, 4096);
+		expect_int("write again", xmit(pair, buf, 4096, &v1, false), -EIO);
+		bytes_expect("the memory", mem->data, 4096, 0xaa);
+	}
+	if (mr)
+		smbdirect_connection_deregister_mr_io(mr);
+	pair_close(pair);
+	memory_free(mem);
+	kfree(buf);
+}
+
+/* R36: what cannot be registered fails this request only. */
+static void not_memory(void)
+{
+	struct smbt_pair *pair;
+	struct iov_iter iter;
+	struct kvec vec = { &iter, 0 };
+
+	if (skip_unless_ours("ends the connection (R36)"))
+		return;
+	pair = pair_opened();
+	if (!pair)
+		return;
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, 0);
+	expect(!smbdirect_connection_register_mr_io(pair->client, &iter, true, true),
+	       "no bytes registered");
+	iov_iter_discard(&iter, ITER_DEST, 100);
+	expect(!smbdirect_connection_register_mr_io(pair->client, &iter, true, true),
+	       "nothing registered");
+	expect_int("regions in use", sock_value(pair->client, "mr_used_count:"), 0);
+	expect_int("regions free", sock_value(pair->client, "mr_ready_count:"), 16);
+	pair_works(pair);
+	pair_close(pair);
+}
+
 /* R34: the peer names a key that is none of ours. */
 static void foreign_key(void)
 {
 	struct smbt_pair *pair;
-	__be32 length = cpu_to_be32(100);
-	struct iov_iter iter;
-	u8 data[100];
-	struct kvec vec[2] = { { &length, 4 }, { data, sizeof(data) } };
 
 	if (skip_unless_ours("waits for ever (R34)"))
 		return;
 	pair = pair_opened();
 	if (!pair)
 		return;
-	iov_iter_kvec(&iter, ITER_SOURCE, vec, 2, 104);
-	smbdirect_connection_send_iter(pair->server, &iter, 0, true, 0xdeadbeef);
+	answer(pair, 0xdeadbeef);
 	expect(wait_gone(pair->client, 5000), "the client is still connected");
 	pair_close(pair);
 }
@@ -398,6 +482,9 @@ static const struct smbt_case cases[] = {
 	{ "too_large", too_large },
 	{ "with_gaps", with_gaps },
 	{ "remote_invalidation", remote_invalidation },
+	{ "one_of_two", one_of_two },
+	{ "used_up_key", used_up_key },
+	{ "not_memory", not_memory },
 	{ "stale_key", stale_key },
 	{ "foreign_key", foreign_key },
 	{ "exhausted", exhausted },

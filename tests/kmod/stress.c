@@ -133,8 +133,7 @@ out:
 
 struct stream {
 	struct smbdirect_socket *sc;
-	u64 start;
-	unsigned int number;
+	u64 end;
 	atomic_t count;
 	struct smbt_task task;
 };
@@ -148,7 +147,7 @@ static int stream_writer(void *arg)
 	u8 *data = vmalloc(STREAM_MAX);
 	int ret = 0;
 
-	while (data && ret >= 0 && !over(stream->start)) {
+	while (data && ret >= 0 && smbt_now_ms() < stream->end) {
 		size_t len = 1 + get_random_u32_below(STREAM_MAX);
 
 		memset(data, get_random_u8(), len);
@@ -175,13 +174,13 @@ static int stream_reader(void *arg)
 	return ret;
 }
 
-static void streams(void)
+/* Three writers and a reader at each end. */
+static void stream_both_ways(struct smbt_pair *pair, unsigned int limit_ms)
 {
 	struct stream *writer = kzalloc_objs(*writer, 6), *reader = kzalloc_objs(*reader, 2);
-	struct smbt_pair *pair = pair_opened();
 	int i, sent = 0, received = 0;
 
-	if (!pair || !expect(writer && reader, "no memory"))
+	if (!expect(writer && reader, "no memory"))
 		goto out;
 	for (i = 0; i < 2; i++) {
 		reader[i].sc = i & 1 ? pair->client : pair->server;
@@ -189,11 +188,11 @@ static void streams(void)
 	}
 	for (i = 0; i < 6; i++) {
 		writer[i].sc = i & 1 ? pair->client : pair->server;
-		writer[i].start = smbt_now_ms();
+		writer[i].end = smbt_now_ms() + limit_ms;
 		task_start(&writer[i].task, stream_writer, &writer[i]);
 	}
 	for (i = 0; i < 6; i++) {
-		expect_int("writer", task_join(&writer[i].task, smbt_stress_ms() + 10000), 0);
+		expect_int("writer", task_join(&writer[i].task, limit_ms + 10000), 0);
 		sent += atomic_read(&writer[i].count);
 	}
 	for (i = 0; i < 500 && received < sent; i++) {
@@ -206,9 +205,41 @@ static void streams(void)
 	for (i = 0; i < 2; i++)
 		expect_int("reader", task_join(&reader[i].task, 4000), -ENOTCONN);
 out:
-	pair_close(pair);
 	kfree(writer);
 	kfree(reader);
+}
+
+static void streams(void)
+{
+	struct smbt_pair *pair = pair_opened();
+
+	if (pair)
+		stream_both_ways(pair, smbt_stress_ms());
+	pair_close(pair);
+}
+
+/* R28: whatever credits there are, both directions make progress. */
+static void few_credits(void)
+{
+	static const u16 credits[] = { 1, 2, 3, 7, 20 };
+	int i;
+
+	if (skip_unless_ours("advertises too little (R7)"))
+		return;
+	for (i = 0; i < ARRAY_SIZE(credits); i++) {
+		struct smbt_pair *pair = pair_new();
+
+		if (!pair)
+			return;
+		note("%u credits", credits[i]);
+		pair->client_params.recv_credit_max = credits[i];
+		pair->client_params.send_credit_target = credits[ARRAY_SIZE(credits) - 1 - i];
+		pair->server_params.recv_credit_max = credits[i];
+		pair->server_params.send_credit_target = credits[i];
+		if (pair_open(pair))
+			stream_both_ways(pair, smbt_stress_ms() / 4);
+		pair_close(pair);
+	}
 }
 
 /* One credit in each direction: every message needs its grant. */
@@ -406,6 +437,7 @@ static void regions_and_release(void)
 static const struct smbt_case cases[] = {
 	{ "requests", loads },
 	{ "messages", streams },
+	{ "few_credits", few_credits },
 	{ "one_credit", one_credit },
 	{ "connections", connections },
 	{ "listeners", listener_churn },

@@ -78,6 +78,8 @@ struct smbt_pair {
 	struct smbdirect_socket *server;
 	struct smbdirect_socket_parameters client_params;
 	struct smbdirect_socket_parameters server_params;
+	enum ib_poll_context client_poll;
+	enum ib_poll_context server_poll;
 	struct delayed_work guard;
 };
 
@@ -89,6 +91,8 @@ void sock_logging(struct smbdirect_socket *sc);
 struct smbdirect_socket *client_new(void);
 struct smbdirect_socket *client_connecting(void);
 struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *sp, int backlog);
+struct smbdirect_socket *listener_polling(const struct smbdirect_socket_parameters *sp, int backlog,
+					  enum ib_poll_context poll_ctx);
 struct smbdirect_socket *accept_one(struct smbdirect_socket *listener, unsigned int limit_ms);
 int accept_error(struct smbdirect_socket *listener, long timeo);
 void sock_end(struct smbdirect_socket *sc);
@@ -100,6 +104,7 @@ void pair_close(struct smbt_pair *pair);
 bool pair_works(struct smbt_pair *pair);
 void listener_works(struct smbdirect_socket *listener);
 
+void leave_sockets(void);
 bool wait_gone(struct smbdirect_socket *sc, unsigned int limit_ms);
 unsigned int sock_text(struct smbdirect_socket *sc, char *text, unsigned int size);
 long sock_value(struct smbdirect_socket *sc, const char *key);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The server's RDMA transfers and the peer's descriptors. */
 
+#include <linux/delay.h>
 #include <linux/unaligned.h>
 #include <linux/vmalloc.h>
 
@@ -288,6 +289,46 @@ static void wrong_direction(void)
 	rig_down(rig);
 }
 
+static int xmit_for_ever(void *arg)
+{
+	struct rig *rig = arg;
+	int ret = 0;
+
+	while (!ret)
+		ret = xmit(rig, rig->buf, rig->len, &rig->v1, 1);
+	/* R44: the buffer is the caller's again. */
+	kvfree(rig->buf);
+	rig->buf = NULL;
+	return ret;
+}
+
+/* The end comes while bytes move. */
+static void under_way(bool writing, bool at_server)
+{
+	struct rig *rig = rig_up(2 << 20, writing);
+	struct smbt_task task;
+	int ret;
+
+	if (!rig)
+		return;
+	if (task_start(&task, xmit_for_ever, rig)) {
+		msleep(300);
+		smbdirect_socket_shutdown(at_server ? rig->pair->server : rig->pair->client);
+		ret = task_join(&task, 4000);
+		expect(ret == -EIO || ret == -ENOTCONN || ret == -ECONNRESET || ret == -ESHUTDOWN,
+		       "the transfer got %d", ret);
+	}
+	rig_down(rig);
+}
+
+static void interrupted(void)
+{
+	under_way(true, true);
+	under_way(true, false);
+	under_way(false, true);
+	under_way(false, false);
+}
+
 static const struct smbt_case cases[] = {
 	{ "several", several },
 	{ "hundreds", hundreds },
@@ -297,6 +338,7 @@ static const struct smbt_case cases[] = {
 	{ "nothing", nothing },
 	{ "bad_descriptors", bad_descriptors },
 	{ "wrong_direction", wrong_direction },
+	{ "interrupted", interrupted },
 };
 
 SMBT_SUITE(transfer);
