@@ -61,15 +61,19 @@ check_listing() {
 
 # fio: eight parallel writers and readers; every block carries its own checksum.
 check_fio() {
-	local log=$RUN/fio.log
 	mkdir -p $MNT/fio
-	timeout -k 5 240 fio --name=verify --directory=$MNT/fio --numjobs=8 --rw=randwrite --size="${FIO_SIZE:-2m}" \
-		--bsrange=4k-512k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1 \
-		--group_reporting --output="$log" || why "fio: $(grep -m1 -iE 'verify|err' "$log" || echo "status $?")" || return
-	timeout -k 5 240 fio --name=mixed --directory=$MNT/fio --numjobs=8 --rw=randrw --size="${FIO_SIZE:-2m}" \
-		--bs=4k --io_size=256k --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --verify_state_save=0 \
-		--group_reporting --output="$log" || why "fio mixed: $(grep -m1 -iE 'verify|err' "$log" || echo "status $?")" || return
+	run_fio verify --rw=randwrite --bsrange=4k-512k --do_verify=1 &&
+		run_fio mixed --rw=randrw --bs=4k --io_size=256k || return
 	rm -r $MNT/fio
+}
+
+# run_fio <name> <options...>
+run_fio() {
+	local log=$RUN/fio-$1.log
+	try 240 fio --name="$1" --directory=$MNT/fio --numjobs=8 --size="${FIO_SIZE:-2m}" --direct=1 --ioengine=psync \
+		--verify=crc32c --verify_fatal=1 --verify_state_save=0 --group_reporting --output="$log" "${@:2}" && return
+	WHY="fio $1: ${WHY##*: }; $(grep -m1 -iE 'error|bad|fail' "$log")"
+	return 1
 }
 
 # rdma: the mount is what it claims to be, and bytes went through the RDMA device.

@@ -24,7 +24,10 @@ try() {
 	shift
 	out=$(timeout -k 5 "$t" "$@" 2>&1) || rc=$?
 	[ "$rc" -ne 0 ] || return 0
-	[ "$rc" -ne 124 ] || out="no end within $t s"
+	if [ "$rc" -eq 124 ]; then
+		out="no end within $t s"
+		echo w >/proc/sysrq-trigger # what the tasks wait for, into the log
+	fi
 	why "$*: ${out##*$'\n'} (exit $rc)"
 }
 
