@@ -81,14 +81,20 @@ serve() {
 	if local_share; then server_start; else wait_for 90 bash -c "</dev/tcp/$SERVER/445"; fi
 }
 
-# after_failure: get everything out of the way so that the next cell has a chance.
-after_failure() {
-	umount -l $MNT 2>/dev/null
-	ksmbd.control --shutdown >/dev/null 2>&1
+# clean_up_after <what>: get everything out of the way so that the next cell has a chance.  When
+# that fails nothing more is run in this guest.
+clean_up_after() {
+	local why=$WHY
+	[ -n "$HOPELESS" ] || out_of_the_way >/dev/null 2>&1 || HOPELESS="clean-up after $1"
+	WHY=$why
+}
+
+out_of_the_way() {
+	timeout -k 5 20 umount -l $MNT
+	timeout -k 5 20 ksmbd.control --shutdown
 	pkill ksmbd.mountd
 	sleep 1
-	unload_modules >/dev/null 2>&1
-	topology_down >/dev/null 2>&1
+	bounded 90 unload_modules && bounded 60 topology_down
 }
 
 # one <test> <command...>: run and report; after a failed one the rest of the cell is not run.
@@ -118,8 +124,8 @@ run_cell() {
 	done
 	one "$name/unmount" bounded 120 smb_umount
 	one "$name/unload" bounded 180 take_down
-	[ -z "$BROKEN" ] || after_failure
-	BROKEN=
+	[ -z "$BROKEN" ] || clean_up_after "$name"
+	BROKEN=$HOPELESS
 	log_clean
 	report "$name/log" $?
 }
@@ -130,13 +136,18 @@ take_down() { { ! local_share || server_stop; } && unload_modules && topology_do
 run_rounds() {
 	local i
 	TOPOLOGY=A DIALECT=3.1.1 OPTIONS=
+	if [ -n "$HOPELESS" ]; then
+		WHY="not run: $HOPELESS failed"
+		report "rounds/$1" 1
+		return
+	fi
 	log_mark
 	random_pool
 	for ((i = 1; i <= $1; i++)); do
 		echo "# round $i"
 		set_up && one_size 1048577 && one_size 65536 && smb_umount && take_down || break
 	done
-	[ "$i" -gt "$1" ] && log_clean || { WHY="round $i: $WHY"; after_failure; false; }
+	[ "$i" -gt "$1" ] && log_clean || { WHY="round $i: $WHY"; clean_up_after "round $i"; false; }
 	report "rounds/$1" $?
 }
 
@@ -146,7 +157,7 @@ run_other() {
 	report "$1" $?
 }
 
-CELLS=() BROKEN=
+CELLS=() BROKEN='' HOPELESS=''
 if [ -n "${LIST:-}" ]; then
 	list
 	exit
@@ -156,6 +167,7 @@ fi
 . "$KERNEL/build/tools/testing/selftests/kselftest/ktap_helpers.sh"
 ktap_print_header
 for c in "${CELLS[@]}"; do eval "$c"; done
+[ -z "$HOPELESS" ] || echo "Bail out! $HOPELESS failed"
 KSFT_NUM_TESTS=$((KTAP_CNT_PASS + KTAP_CNT_FAIL))
 echo "1..$KSFT_NUM_TESTS"
 ktap_finished
