@@ -16,6 +16,7 @@ use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
 use crate::proto::errno;
 use crate::proto::state::Event;
+use crate::rdma::device::Link;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::Arc;
 
@@ -75,6 +76,11 @@ impl Connection {
             return;
         }
         self.on(Event::Disconnecting);
+        if let (Some(qp), Some(Link::Iwarp)) = (self.qp(), self.link.copy()) {
+            // The orderly end of an iWARP connection leaves a READ without answer alone, and even a
+            // drain behind it.
+            qp.break_off();
+        }
         let result = match self.id() {
             Some(id) => id.disconnect(),
             None => Err(ENOTCONN.into()),

@@ -267,7 +267,6 @@ impl<C: Completions> Qp<C> {
                 requests: 1,
                 owned: Owned::Invalidation(region.clone()),
             });
-            queue.signalled();
         }
         result.map_err(PostError::Failed)
     }
@@ -305,7 +304,6 @@ impl<C: Completions> Qp<C> {
                 requests: accepted,
                 owned: Owned::Transfer(transfer.clone()),
             });
-            queue.signalled();
         }
         result.map_err(PostError::Failed)
     }

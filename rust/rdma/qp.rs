@@ -287,6 +287,28 @@ impl<C: Completions> Qp<C> {
         Some(InUse(self))
     }
 
+    /// Moves the queue pair to its error state, which flushes both queues. For links whose orderly
+    /// disconnect does not. Process context.
+    pub(crate) fn break_off(&self) {
+        let life = self.life.lock();
+        if life.parts.is_none() {
+            return;
+        }
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_ERR,
+            ..Default::default()
+        };
+        // CAST: A flag of the C interface. A failure means that the state is reached already.
+        // SAFETY: The queue pair is valid while there are parts, which the lock keeps.
+        unsafe {
+            bindings::ib_modify_qp(
+                self.raw.as_ptr(),
+                &mut attr,
+                bindings::ib_qp_attr_mask_IB_QP_STATE as c_int,
+            )
+        };
+    }
+
     /// Stops posting for good and waits until every request posted so far is complete. Breaks the
     /// connection. May be called again, also by several at once. Process context.
     pub(crate) fn drain(&self) {

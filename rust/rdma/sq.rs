@@ -2,11 +2,14 @@
 
 //! The bookkeeping of a send queue: who owns what until which completion.
 //!
-//! A reliable connection completes its send queue in order. So one queue of entries, oldest first,
-//! holds everything that was posted, and the successful completion of a signalled request retires
-//! its entry and all before it. An error stops retiring for good: what is left stays owned here
-//! until the queue pair is drained. Unsignalled requests therefore cost no completion, and
-//! providers that report them all the same change nothing.
+//! Two kinds of requests are told apart. Messages, and the registrations in front of them, are
+//! executed in order: the successful completion of a signalled message retires it and all before
+//! it, so most of them go unsignalled and cost no completion. Transfers and invalidations, for which
+//! somebody waits, are always signalled and retired by their own completion only: a soft iWARP
+//! device completes a later SEND before an earlier READ.
+//!
+//! An error stops retiring for good: what is left stays owned here until the queue pair is drained.
+//! Providers that report unsignalled requests all the same change nothing.
 
 use super::mr::Mr;
 use super::rw::Transfer;
@@ -56,8 +59,10 @@ pub(super) struct SendQueue {
     pub(super) free: KVec<u16>,
     /// Buffers there are.
     slots: usize,
-    /// What is posted, oldest first.
+    /// Messages and registrations that are posted, oldest first.
     inflight: Ring<Entry>,
+    /// Transfers and invalidations that are posted.
+    waited: Ring<Entry>,
     /// Registrations to go out in front of the next message.
     pub(super) pending: Ring<Arc<Mr>>,
     /// Where the chains are built: one request and piece per buffer, one per pending registration.
@@ -97,6 +102,7 @@ impl SendQueue {
             free,
             slots: count,
             inflight: Ring::with_capacity(usize::try_from(room)?)?,
+            waited: Ring::with_capacity(usize::try_from(room)?)?,
             pending: Ring::with_capacity(regions)?,
             messages,
             pieces,
@@ -116,7 +122,7 @@ impl SendQueue {
         due
     }
 
-    /// Notes that the request posted last is signalled.
+    /// Notes that the message posted last is signalled.
     pub(super) fn signalled(&mut self) {
         self.unsignalled = 0;
         self.unreported = 0;
@@ -125,39 +131,53 @@ impl SendQueue {
     /// Takes over what was posted.
     pub(super) fn posted(&mut self, entry: Entry) {
         self.room = self.room.saturating_sub(entry.requests);
-        if matches!(entry.owned, Owned::Message(_)) {
-            self.unreported = self.unreported.saturating_add(1);
-        }
-        // The ring is as large as the hardware queue, and `room` was checked.
-        if let Err(entry) = self.inflight.push(entry) {
+        let queue = match entry.owned {
+            Owned::Message(_) => {
+                self.unreported = self.unreported.saturating_add(1);
+                &mut self.inflight
+            }
+            Owned::Registration(_) => &mut self.inflight,
+            Owned::Invalidation(_) | Owned::Transfer(_) => &mut self.waited,
+        };
+        // The rings are as large as the hardware queue, and `room` was checked.
+        if let Err(entry) = queue.push(entry) {
             // Losing track would free memory the device uses: keep it for ever instead.
             pr_err!("send queue bookkeeping is full\n");
             core::mem::forget(entry);
         }
     }
 
-    /// Retires everything up to the entry with this key.
+    /// Retires what the completion with this key says is done.
     pub(super) fn retire(&mut self, key: usize) {
+        if let Some(entry) = self.waited.remove(|entry| entry.key == key) {
+            return self.done(entry);
+        }
         if !self.inflight.iter().any(|entry| entry.key == key) {
             return;
         }
         while let Some(entry) = self.inflight.pop() {
-            self.room = self.room.saturating_add(entry.requests);
-            match entry.owned {
-                Owned::Message(slot) => self.put_back(slot),
-                Owned::Registration(_) => {}
-                Owned::Invalidation(region) => region.invalidation_done(true),
-                Owned::Transfer(transfer) => transfer.done(0),
-            }
-            if entry.key == key {
+            let last = entry.key == key;
+            self.done(entry);
+            if last {
                 break;
             }
         }
     }
 
+    /// Gives back what a finished request owned.
+    fn done(&mut self, entry: Entry) {
+        self.room = self.room.saturating_add(entry.requests);
+        match entry.owned {
+            Owned::Message(slot) => self.put_back(slot),
+            Owned::Registration(_) => {}
+            Owned::Invalidation(region) => region.invalidation_done(true),
+            Owned::Transfer(transfer) => transfer.done(0),
+        }
+    }
+
     /// A request completed with an error: tells who waits for it. Its entry stays.
     pub(super) fn failed(&self, key: usize, status: u32) {
-        for entry in self.inflight.iter().filter(|entry| entry.key == key) {
+        for entry in self.waited.iter().filter(|entry| entry.key == key) {
             match &entry.owned {
                 Owned::Message(_) | Owned::Registration(_) => {}
                 Owned::Invalidation(region) => region.invalidation_done(false),
@@ -182,16 +202,20 @@ impl SendQueue {
 
     /// Whether a request that names this region is not known to be finished.
     pub(super) fn names(&self, region: &Arc<Mr>) -> bool {
-        self.inflight.iter().any(|entry| match &entry.owned {
+        let mut all = [&self.inflight, &self.waited]
+            .into_iter()
+            .flat_map(Ring::iter);
+        all.any(|entry| match &entry.owned {
             Owned::Registration(other) | Owned::Invalidation(other) => Arc::ptr_eq(other, region),
             Owned::Message(_) | Owned::Transfer(_) => false,
         })
     }
 
     /// Gives up everything once the hardware queue is drained.
-    pub(super) fn take_all(&mut self) -> (Ring<Entry>, Ring<Arc<Mr>>) {
+    pub(super) fn take_all(&mut self) -> (Ring<Entry>, Ring<Entry>, Ring<Arc<Mr>>) {
         (
             core::mem::replace(&mut self.inflight, Ring::empty()),
+            core::mem::replace(&mut self.waited, Ring::empty()),
             core::mem::replace(&mut self.pending, Ring::empty()),
         )
     }
