@@ -54,7 +54,8 @@ MODULE_PARM_DESC(netdevs, "an RDMA netdev, one without, a VLAN and a bridge abov
 
 static const struct smbt_suite * const suites[] = {
 	&smbt_params, &smbt_netdev, &smbt_listen, &smbt_connect, &smbt_message, &smbt_batch,
-	&smbt_region, &smbt_transfer, &smbt_ended, &smbt_debugdata, &smbt_stress,
+	&smbt_region, &smbt_transfer, &smbt_ended, &smbt_debugdata, &smbt_acceptor,
+	&smbt_initiator, &smbt_wire, &smbt_stress,
 };
 
 /* The verdict of the running case. */

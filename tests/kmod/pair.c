@@ -322,26 +322,32 @@ long sock_value(struct smbdirect_socket *sc, const char *key)
 	return value;
 }
 
+bool sock_is(struct smbdirect_socket *sc, const char *status)
+{
+	char *text = kmalloc(2048, GFP_KERNEL);
+	char want[64];
+	bool found;
+
+	if (!text)
+		return false;
+	snprintf(want, sizeof(want), "status: %s (", status);
+	sock_text(sc, text, 2048);
+	found = strstr(text, want);
+	kfree(text);
+	return found;
+}
+
 /* Whether the status gets to the one named. */
 bool sock_reaches(struct smbdirect_socket *sc, const char *status, unsigned int limit_ms)
 {
 	u64 end = smbt_now_ms() + limit_ms;
-	char *text = kmalloc(2048, GFP_KERNEL);
-	char want[64];
-	bool found = false;
 
-	snprintf(want, sizeof(want), "status: %s (", status);
-	while (text && !found) {
-		sock_text(sc, text, 2048);
-		found = strstr(text, want);
-		if (!found && smbt_now_ms() > end)
-			break;
-		if (!found)
-			msleep(20);
+	while (!sock_is(sc, status)) {
+		if (smbt_now_ms() > end)
+			return expect(false, "%s was not reached", status);
+		msleep(20);
 	}
-	expect(found, "%s not reached: %.90s", status, text ? skip_spaces(text) : "no memory");
-	kfree(text);
-	return found;
+	return true;
 }
 
 void pattern_fill(void *data, size_t len, u32 seed)

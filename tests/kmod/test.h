@@ -35,7 +35,8 @@ struct smbt_suite {
 	const struct smbt_suite smbt_##suite = { #suite, cases, ARRAY_SIZE(cases) }
 
 extern const struct smbt_suite smbt_params, smbt_netdev, smbt_listen, smbt_connect, smbt_message,
-	smbt_batch, smbt_region, smbt_transfer, smbt_ended, smbt_debugdata, smbt_stress;
+	smbt_batch, smbt_region, smbt_transfer, smbt_ended, smbt_debugdata, smbt_acceptor,
+	smbt_initiator, smbt_wire, smbt_stress;
 
 /* Which module is under test, and where. */
 bool smbt_ours(void);
@@ -108,6 +109,7 @@ void leave_sockets(void);
 bool wait_gone(struct smbdirect_socket *sc, unsigned int limit_ms);
 unsigned int sock_text(struct smbdirect_socket *sc, char *text, unsigned int size);
 long sock_value(struct smbdirect_socket *sc, const char *key);
+bool sock_is(struct smbdirect_socket *sc, const char *status);
 bool sock_reaches(struct smbdirect_socket *sc, const char *status, unsigned int limit_ms);
 unsigned int log_errors(void);
 
