@@ -7,6 +7,7 @@
 #include <linux/mm.h>
 #include <linux/printk.h>
 #include <linux/sched/mm.h>
+#include <linux/uio.h>
 #include <linux/vmalloc.h>
 #include "helpers.h"
 
@@ -181,6 +182,11 @@ unsigned int smbd_noio_save(void)
 void smbd_noio_restore(unsigned int before)
 {
 	memalloc_noio_restore(before);
+}
+
+bool smbd_iter_is_user(const struct iov_iter *iter)
+{
+	return user_backed_iter(iter);
 }
 
 /* One entry of a scatter list for kernel memory of any kind; [addr, addr + len) must not cross a page. */

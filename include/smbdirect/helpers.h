@@ -9,6 +9,7 @@
 #include <linux/netdevice.h>
 #include <linux/scatterlist.h>
 #include <linux/spinlock.h>
+#include <linux/uio.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -67,6 +68,7 @@ void smbd_ib_dma_unmap_sg(struct ib_device *device, struct scatterlist *sg, int 
 /* memory, network devices, logging */
 unsigned int smbd_noio_save(void);
 void smbd_noio_restore(unsigned int before);
+bool smbd_iter_is_user(const struct iov_iter *iter);
 void smbd_sg_set_kernel(struct scatterlist *sg, void *addr, unsigned int len);
 void smbd_sg_end(struct scatterlist *sg);
 bool smbd_netif_is_stacked(const struct net_device *netdev);

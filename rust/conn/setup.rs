@@ -18,6 +18,7 @@ use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::depth::{self, Depths};
 use crate::proto::errno;
 use crate::proto::params::{Flags, Parameters};
+use crate::proto::pdu::RESPONSE_LEN;
 use crate::proto::sizing::{self, DeviceLimits, Plan, RwPlan, Wanted};
 use crate::proto::state::{Event as StateEvent, Status};
 use crate::rdma::cm::{
@@ -482,7 +483,8 @@ impl Layout {
             transfers: plan.rw_contexts,
             send_sges: self.send_sges,
             send_slots: plan.send_messages,
-            send_size: usize::try_from(params.max_send_size)?,
+            // The negotiation's messages go out from the same buffers.
+            send_size: usize::try_from(params.max_send_size)?.max(RESPONSE_LEN),
             regions: usize::try_from(plan.regions)?,
             poll_context,
         })

@@ -52,6 +52,7 @@ pub(crate) struct Buffers {
     chunks: KVec<Chunk>,
     count: usize,
     per_chunk: usize,
+    size: usize,
     stride: usize,
     direction: Direction,
     pd: Arc<Pd>,
@@ -64,7 +65,7 @@ unsafe impl Send for Buffers {}
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
-    /// Allocates and maps `count` buffers of at least `size` bytes. Sleeps.
+    /// Allocates and maps `count` buffers of `size` bytes. Sleeps.
     ///
     /// # Errors
     ///
@@ -82,6 +83,7 @@ impl Buffers {
             chunks: KVec::with_capacity(count.div_ceil(per_chunk), GFP_KERNEL)?,
             count,
             per_chunk,
+            size,
             stride,
             direction,
             pd,
@@ -121,9 +123,9 @@ impl Buffers {
         self.count
     }
 
-    /// Usable bytes of one buffer.
+    /// Bytes of one buffer. What is behind them up to the next buffer is not used.
     pub(crate) fn size(&self) -> usize {
-        self.stride
+        self.size
     }
 
     /// The device's address of a buffer; 0 for one that does not exist.
@@ -156,7 +158,7 @@ impl Buffers {
             bindings::smbd_ib_dma_sync_for_cpu(
                 self.pd.port().raw(),
                 self.address(index),
-                len.min(self.stride),
+                len.min(self.size),
                 self.direction.raw(),
             )
         }
@@ -169,7 +171,7 @@ impl Buffers {
             bindings::smbd_ib_dma_sync_for_device(
                 self.pd.port().raw(),
                 self.address(index),
-                len.min(self.stride),
+                len.min(self.size),
                 self.direction.raw(),
             )
         }

@@ -185,6 +185,11 @@ impl Mr {
     ///
     /// [`MapError`]; nothing stays mapped then.
     pub(crate) fn map(&self, memory: &mut Memory<'_, '_>) -> Result<usize, MapError> {
+        // SAFETY: The iterator is valid.
+        if unsafe { bindings::smbd_iter_is_user(memory.raw()) } {
+            // Its pages would have to be pinned, by a task that may not even have the memory.
+            return Err(MapError::Failed(EINVAL));
+        }
         let _scope = NoIo::enter();
         let bytes = memory.len();
         let limit = c_int::try_from(self.max_pages).map_err(|_| MapError::TooLarge)?;
