@@ -41,7 +41,7 @@ ok "kdir/no-rust-tree" spoiled "rm rust/libkernel.rmeta" "has no Rust support tr
 ok "kdir/no-rdma" spoiled "echo CONFIG_RUST=y >include/config/auto.conf" "without RDMA"
 ok "kdir/built-in" spoiled "echo CONFIG_SMBDIRECT=y >>include/config/auto.conf" "built in"
 ok "kdir/missing-header" spoiled "rm include/linux/smbdirect.h" "header include/linux/smbdirect.h is missing"
-ok "kdir/other-rustc" spoiled "echo 'rustc 1.90.0 (abcdef123 2025-09-01)' >rust/libcore.rmeta" "made by 'rustc 1.90.0 .*' but .* here is 'rustc 1.85.1"
+ok "kdir/other-rustc" spoiled "echo 'rustc 1.90.0 (abcdef123 2025-09-01)' >rust/libcore.rmeta" "made by 'rustc 1.90.0 .*', but .* here is 'rustc 1.85.1"
 ok "kdir/make-modules" says "is not a folder" make -C "$TOP" modules KDIR="$TMP/nowhere"
 ok "kver/too-old" says "KVER=7.1 is too old" env KVER=7.1 "$S/kernel.sh"
 ok "install/no-kdir" says "modules_install needs KDIR" env KDIR= "$S/modules.sh" modules_install
