@@ -77,7 +77,7 @@ rc=0
 	-chardev "socket,id=root,path=$tmp/root.sock" -device vhost-user-fs-pci,chardev=root,tag=smbdroot \
 	-chardev "socket,id=run,path=$tmp/run.sock" -device vhost-user-fs-pci,chardev=run,tag=smbdrun \
 	"${covered_devices[@]}" -device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz" \
-	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5" \
+	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5 log_buf_len=4M" \
 	"$@" || rc=$?
 
 [ "$interactive" -eq 0 ] || exit 0

@@ -198,7 +198,11 @@ SPLAT='WARNING:|BUG[: ]|Oops|KASAN|KCSAN|UBSAN|lockdep|possible circular|possibl
 
 log_mark() { MARK="mark $RANDOM$RANDOM $$"; echo "smbd: $MARK" >/dev/kmsg; }
 
-log_since() { dmesg | sed "1,/smbd: $MARK/d"; }
+# log_since: what came after the mark, or all there is if the mark has been pushed out.
+log_since() {
+	dmesg >/tmp/log-since
+	if grep -q "smbd: $MARK" /tmp/log-since; then sed "1,/smbd: $MARK/d" /tmp/log-since; else cat /tmp/log-since; fi
+}
 
 # log_clean: no splat since the mark.
 log_clean() {
