@@ -23,6 +23,9 @@ use kernel::sync::Arc;
 /// How long the teardown waits for the peer to answer the disconnect, milliseconds.
 const GRACE_MS: u32 = 2000;
 
+/// The same for a child nobody accepted, which holds a place in its listener's queue (R1).
+const CHILD_GRACE_MS: u32 = 500;
+
 /// Sets a one-way flag; true for the one who did.
 fn first(flag: &Atomic<i32>) -> bool {
     flag.xchg(1, Full) == 0
@@ -106,7 +109,11 @@ impl Connection {
         self.fail(errno::ESHUTDOWN, None);
         Work::<Self, CLEANUP>::disable(self);
         self.clean_up();
-        let grace = jiffies(GRACE_MS).try_into().ok();
+        let grace = match self.given.load(Relaxed) {
+            0 => CHILD_GRACE_MS,
+            _ => GRACE_MS,
+        };
+        let grace = jiffies(grace).try_into().ok();
         let over = || self.state().is_over().then_some(());
         if self.status_wait.wait(Signals::Ignore, grace, over).is_err() {
             log!(self, Info, Event, "peer does not answer the disconnect");
