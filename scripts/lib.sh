@@ -50,11 +50,12 @@ trap 'stop 143' TERM
 
 # dots <pid>: one dot every five seconds for as long as <pid> lives.
 dots() {
-	local tick=0
+	local last=$SECONDS
 	while kill -0 "$1" 2>/dev/null; do
 		sleep 0.2
-		tick=$((tick + 1))
-		[ $((tick % 25)) -ne 0 ] || printf '.' >&2
+		[ $((SECONDS - last)) -ge 5 ] || continue
+		printf '.' >&2
+		last=$SECONDS
 	done
 }
 

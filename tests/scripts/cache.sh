@@ -62,7 +62,7 @@ reason_and_log() {
 	out=$(in_lib 'bad() { die "the moon is in the way"; }; step "a thing" bad' 2>&1)
 	grep -q '^error: the moon is in the way$' <<<"$out" && grep -q '^  log: /' <<<"$out"
 }
-progress() { in_lib 'step "long" sleep 6' 2>&1 | grep -qE '^  long \.+\([0-9]+ s\)$'; }
+progress() { in_lib 'step "long" sleep 8' 2>&1 | grep -qE '^  long \.+\([0-9]+ s\)$'; }
 sleeping() { grep -qa 'sleep.[4]242' /proc/[0-9]*/cmdline; }
 gone() { ! sleeping; }
 stopped() {
