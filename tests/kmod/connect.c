@@ -108,8 +108,9 @@ static void agreed(void)
 	expect_int("client max_recv_size", c->max_recv_size, 1364);
 	expect_int("client max_fragmented_send_size", c->max_fragmented_send_size, 173910);
 	expect_int("client max_fragmented_recv_size", c->max_fragmented_recv_size, 173910);
-	expect_int("client max_frmr_depth", c->max_frmr_depth, 512);
-	expect_int("client max_read_write_size", c->max_read_write_size, 512 * PAGE_SIZE);
+	expect_int("client max_frmr_depth", c->max_frmr_depth, smbt_region_pages());
+	expect_int("client max_read_write_size", c->max_read_write_size,
+		   smbt_region_pages() * PAGE_SIZE);
 	expect_int("client initiator_depth", c->initiator_depth, 1);
 	expect_int("client responder_resources", c->responder_resources, 8);
 	expect_int("server max_send_size", s->max_send_size, 1364);
@@ -119,7 +120,7 @@ static void agreed(void)
 	expect_int("server max_read_write_size", s->max_read_write_size, 8 << 20);
 	expect_int("server initiator_depth", s->initiator_depth, 8);
 	expect_int("server responder_resources", s->responder_resources, 1);
-	expect_int("server flags", s->flags, SMBDIRECT_FLAG_PORT_RANGE_ONLY_IB);
+	expect_int("server flags", s->flags, smbt_port_flag(true));
 	pair_close(pair);
 }
 
@@ -218,12 +219,12 @@ static void wrong_device(void)
 	struct smbdirect_socket *sc;
 
 	smbt_client_params(&sp);
-	sp.flags = SMBDIRECT_FLAG_PORT_RANGE_ONLY_IW;
+	sp.flags = smbt_port_flag(false);
 	sc = sock_new(&sp, IB_POLL_SOFTIRQ);
 	if (!sc)
 		return;
 	log_errors();
-	expect_int("connect for iWARP over RoCE", connect_sync(sc), -ENODEV);
+	expect_int("connect over the other kind", connect_sync(sc), -ENODEV);
 	expect_rule("R47", "error lines", log_errors(), 0);
 	sock_end(sc);
 }

@@ -139,13 +139,13 @@ static void values(void)
 	value(c, "max_fragmented_send_size:", 173910);
 	value(c, "max_receive_size:", 1364);
 	value(c, "keep_alive_interval:", 120);
-	value(c, "max_readwrite_size:", 2 << 20);
+	value(c, "max_readwrite_size:", smbt_region_pages() * PAGE_SIZE);
 	value(c, "reassembly_data_length:", 0);
 	value(c, "reassembly_queue_length:", 0);
 	value(c, "receive_credit_target:", 255);
 	value(c, "send_pending:", 0);
 	value(c, "responder_resources:", 8);
-	value(c, "max_frmr_depth:", 512);
+	value(c, "max_frmr_depth:", smbt_region_pages());
 	value(c, "mr_type:", 0);
 	value(c, "mr_ready_count:", 16);
 	value(c, "mr_used_count:", 0);

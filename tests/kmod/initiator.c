@@ -149,8 +149,8 @@ static void no_response(void)
 	rig_down(&rig);
 	if (rig_up(&rig, 10000)) {
 		rdma_disconnect(rig.raw->id);
-		expect_int("the end", smbdirect_connection_wait_for_connected(rig.client),
-			   -ECONNRESET);
+		expect_lost("the end", smbdirect_connection_wait_for_connected(rig.client),
+			    -ECONNRESET);
 	}
 	rig_down(&rig);
 }

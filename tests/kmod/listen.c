@@ -59,11 +59,11 @@ static void bind_restricted(void)
 	struct smbdirect_socket *sc;
 
 	smbt_server_params(&sp);
-	sp.flags = SMBDIRECT_FLAG_PORT_RANGE_ONLY_IW;
+	sp.flags = smbt_port_flag(false);
 	sc = sock_new(&sp, IB_POLL_WORKQUEUE);
 	if (!sc)
 		return;
-	expect_int("bind for iWARP to RoCE", bind_to(sc, SMBT_PORT), -ENODEV);
+	expect_int("bind to the other kind", bind_to(sc, SMBT_PORT), -ENODEV);
 	sock_end(sc);
 }
 
@@ -92,8 +92,11 @@ static void listen_errors(void)
 
 static void backlog_huge(void)
 {
-	struct smbdirect_socket *sc = listener_default(INT_MAX);
+	struct smbdirect_socket *sc;
 
+	if (smbt_iwarp() && skip_unless_ours("takes all memory for it"))
+		return;
+	sc = listener_default(INT_MAX);
 	if (!sc)
 		return;
 	listener_works(sc);
@@ -167,7 +170,7 @@ static void backlog_exact(void)
 		if (!client[2])
 			goto out;
 		ret = smbdirect_connection_wait_for_connected(client[2]);
-		expect_int("one too many", ret, -ECONNREFUSED);
+		expect_lost("one too many", ret, -ECONNREFUSED);
 	} else {
 		note("C differs from R2: it takes one more than the backlog");
 	}
@@ -237,7 +240,6 @@ static void ready_child(void)
 {
 	struct smbdirect_socket_parameters sp;
 	struct smbdirect_socket *sc, *client;
-	u64 start;
 	int ret;
 
 	smbt_server_params(&sp);
@@ -247,12 +249,11 @@ static void ready_child(void)
 	if (!sc || !client)
 		return;
 	sock_reaches(client, "NEGOTIATE_RUNNING", 5000);
-	start = smbt_now_ms();
 	msleep(1500);
 	expect_int("accept of a ready child", accept_error(sc, 0), 0);
 	ret = smbdirect_connection_wait_for_connected(client);
-	expect(ret == 0 || ret == -ECONNRESET, "client: %d after %llu ms", ret,
-	       smbt_now_ms() - start);
+	if (ret)
+		expect_lost("client", ret, -ECONNRESET);
 	sock_end(client);
 	sock_end(sc);
 }

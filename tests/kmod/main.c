@@ -40,6 +40,10 @@ static uint stress_ms = 3000;
 module_param(stress_ms, uint, 0444);
 MODULE_PARM_DESC(stress_ms, "how long each stress case runs");
 
+static bool iwarp;
+module_param(iwarp, bool, 0444);
+MODULE_PARM_DESC(iwarp, "the RDMA device is siw instead of rxe");
+
 static bool leave;
 module_param(leave, bool, 0444);
 MODULE_PARM_DESC(leave, "run nothing and leave sockets behind");
@@ -69,6 +73,29 @@ static struct {
 bool smbt_ours(void)
 {
 	return rust;
+}
+
+bool smbt_iwarp(void)
+{
+	return iwarp;
+}
+
+/* The flag of the parameters that names the device's kind, or the other one. */
+u64 smbt_port_flag(bool right)
+{
+	return right == iwarp ? SMBDIRECT_FLAG_PORT_RANGE_ONLY_IW :
+				SMBDIRECT_FLAG_PORT_RANGE_ONLY_IB;
+}
+
+/* Pages of a registration. */
+unsigned int smbt_region_pages(void)
+{
+	return iwarp ? 256 : 512;
+}
+
+u8 smbt_node_type(void)
+{
+	return iwarp ? RDMA_NODE_RNIC : RDMA_NODE_IB_CA;
 }
 
 const char *smbt_netdev_name(unsigned int which)
@@ -127,6 +154,21 @@ bool expect_rule(const char *rule, const char *what, long long got, long long wa
 	if (got != want)
 		note("C differs from %s: %s: %lld instead of %lld", rule, what, got, want);
 	return true;
+}
+
+/*
+ * How a connection was lost. An iWARP queue pair fails before the event that says why, and a
+ * rejection looks like that as well.
+ */
+bool expect_lost(const char *what, int got, int want)
+{
+	return (iwarp && got == -ECONNABORTED) || expect_int(what, got, want);
+}
+
+/* A transfer that the peer's device refuses. An iWARP write is over when it has left ours. */
+bool expect_refused(const char *what, int got, bool writing)
+{
+	return (iwarp && writing && !got) || expect_int(what, got, -EIO);
 }
 
 void note(const char *fmt, ...)

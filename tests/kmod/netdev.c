@@ -28,7 +28,7 @@ static void expect_type(unsigned int which, u8 want)
 
 static void rdma(void)
 {
-	expect_type(0, RDMA_NODE_IB_CA);
+	expect_type(0, smbt_node_type());
 }
 
 static void loopback(void)
@@ -38,12 +38,12 @@ static void loopback(void)
 
 static void vlan(void)
 {
-	expect_type(2, RDMA_NODE_IB_CA);
+	expect_type(2, smbt_node_type());
 }
 
 static void bridge(void)
 {
-	expect_type(3, RDMA_NODE_IB_CA);
+	expect_type(3, smbt_node_type());
 }
 
 static const struct smbt_case cases[] = {

@@ -28,8 +28,9 @@ struct load {
 	struct smbt_pair *pair;
 	u64 start;
 	atomic_t rounds;
-	/* Number of the request that the server has seen last, by worker. */
+	/* By worker: the server has the request, the client the answer. */
 	struct completion seen[WORKERS];
+	struct completion answered[WORKERS];
 };
 
 struct worker {
@@ -38,19 +39,41 @@ struct worker {
 	struct smbt_task task;
 };
 
-/* The server's reader: each request names its worker. */
-static int load_reader(void *arg)
+/* Each message names its worker. */
+static int dispatch(struct smbdirect_socket *sc, struct completion *arrived)
 {
-	struct load *load = arg;
 	u8 data[64];
 	int ret;
 
 	for (;;) {
-		ret = msg_recv(load->pair->server, data, sizeof(data));
+		ret = msg_recv(sc, data, sizeof(data));
 		if (ret != sizeof(data) || data[0] >= WORKERS)
 			return ret;
-		complete(&load->seen[data[0]]);
+		complete(&arrived[data[0]]);
 	}
+}
+
+static int load_server(void *arg)
+{
+	struct load *load = arg;
+
+	return dispatch(load->pair->server, load->seen);
+}
+
+static int load_client(void *arg)
+{
+	struct load *load = arg;
+
+	return dispatch(load->pair->client, load->answered);
+}
+
+static bool load_message(struct smbdirect_socket *from, struct completion *arrived, u8 number)
+{
+	u8 data[64] = { number };
+
+	return expect_int("message", msg_send(from, data, sizeof(data)), 68) &&
+	       expect(wait_for_completion_timeout(&arrived[number], 10 * HZ),
+		      "a message did not arrive");
 }
 
 static bool load_round(struct worker *worker, struct smbt_memory *mem, u8 *buf, u32 round)
@@ -59,18 +82,16 @@ static bool load_round(struct worker *worker, struct smbt_memory *mem, u8 *buf, 
 	struct smbdirect_buffer_descriptor_v1 v1;
 	u32 seed = worker->number * 1000 + round;
 	bool writing = round & 1, ok;
-	u8 data[64] = { worker->number };
 	struct smbdirect_mr_io *mr;
 
 	pattern_fill(writing ? buf : mem->data, mem->len, seed);
 	mr = region_new(pair, mem, writing, round & 2 || !smbt_ours(), &v1);
 	if (!mr)
 		return false;
-	ok = expect_int("request", msg_send(pair->client, data, sizeof(data)), 68);
-	ok = ok && expect(wait_for_completion_timeout(&worker->load->seen[worker->number], 10 * HZ),
-			  "a request did not arrive");
+	ok = load_message(pair->client, worker->load->seen, worker->number);
 	ok = ok && expect_int("transfer", smbdirect_connection_rdma_xmit(pair->server, buf,
 			      mem->len, &v1, sizeof(v1), !writing), 0);
+	ok = ok && load_message(pair->server, worker->load->answered, worker->number);
 	smbdirect_connection_deregister_mr_io(mr);
 	return ok && pattern_expect("transferred", writing ? mem->data : buf, mem->len, seed);
 }
@@ -99,7 +120,7 @@ static void loads(void)
 {
 	struct load *load = kzalloc_obj(*load);
 	struct worker *worker = kzalloc_objs(*worker, WORKERS);
-	struct smbt_task reader;
+	struct smbt_task server, client;
 	int i;
 
 	if (!expect(load && worker, "no memory"))
@@ -108,9 +129,11 @@ static void loads(void)
 	if (!load->pair)
 		goto out;
 	load->start = smbt_now_ms();
-	for (i = 0; i < WORKERS; i++)
+	for (i = 0; i < WORKERS; i++) {
 		init_completion(&load->seen[i]);
-	if (!task_start(&reader, load_reader, load))
+		init_completion(&load->answered[i]);
+	}
+	if (!task_start(&server, load_server, load) || !task_start(&client, load_client, load))
 		goto out;
 	for (i = 0; i < WORKERS; i++) {
 		worker[i].load = load;
@@ -122,7 +145,8 @@ static void loads(void)
 	note("%d requests", atomic_read(&load->rounds));
 	expect_int("regions in use", sock_value(load->pair->client, "mr_used_count:"), 0);
 	smbdirect_socket_shutdown(load->pair->client);
-	expect_int("reader", task_join(&reader, 4000), -ENOTCONN);
+	expect_int("the server's reader", task_join(&server, 4000), -ENOTCONN);
+	expect_int("the client's reader", task_join(&client, 4000), -ENOTCONN);
 out:
 	pair_close(load->pair);
 	kfree(load);

@@ -40,6 +40,10 @@ extern const struct smbt_suite smbt_params, smbt_netdev, smbt_listen, smbt_conne
 
 /* Which module is under test, and where. */
 bool smbt_ours(void);
+bool smbt_iwarp(void);
+u64 smbt_port_flag(bool right);
+unsigned int smbt_region_pages(void);
+u8 smbt_node_type(void);
 const char *smbt_netdev_name(unsigned int which);
 void smbt_address(struct sockaddr_in *sin, unsigned int port_offset);
 unsigned int smbt_stress_ms(void);
@@ -48,6 +52,8 @@ unsigned int smbt_stress_ms(void);
 bool expect(bool ok, const char *fmt, ...) __printf(2, 3);
 bool expect_int(const char *what, long long got, long long want);
 bool expect_rule(const char *rule, const char *what, long long got, long long want);
+bool expect_lost(const char *what, int got, int want);
+bool expect_refused(const char *what, int got, bool writing);
 void note(const char *fmt, ...) __printf(1, 2);
 void skip(const char *fmt, ...) __printf(1, 2);
 bool skip_unless_ours(const char *why);
@@ -148,5 +154,6 @@ void memory_free(struct smbt_memory *mem);
 struct smbdirect_mr_io *region_new(struct smbt_pair *pair, struct smbt_memory *mem, bool writing,
 				   bool need_invalidate, struct smbdirect_buffer_descriptor_v1 *v1);
 bool region_announce(struct smbt_pair *pair);
+bool region_answer(struct smbt_pair *pair);
 
 #endif

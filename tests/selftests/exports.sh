@@ -3,11 +3,13 @@
 #
 # The exports without cifs and ksmbd: load smbdirect_test.ko ($SMBDIRECT_TEST_KO, made by
 # tests/kmod/build.sh), which calls them and reports in KTAP in the kernel log.	exports.sh [pattern]
-# The output is KTAP, after a case's name " # " and what is wrong.
+# The output is KTAP, after a case's name " # " and what is wrong.  TOPOLOGY is A, C (siw) or E.
 
 # shellcheck source=tests/selftests/lib.sh
 . "$TOP/tests/selftests/lib.sh"
 LOG="$RUN/exports.log"
+KIND=rxe IWARP=0
+[ "${TOPOLOGY:=A}" != C ] || KIND=siw IWARP=1
 
 # netdevs: beside the RDMA interface a VLAN above it, and a bridge above a second one.
 netdevs() {
@@ -15,13 +17,13 @@ netdevs() {
 		try 10 ip link add link dummy0 name vlan7 type vlan id 7 &&
 		try 10 ip link add dummy1 type dummy &&
 		try 10 ip link set dummy1 mtu 9000 up &&
-		try 10 rdma link add rxe1 type rxe netdev dummy1 &&
+		try 10 rdma link add ${KIND}1 type $KIND netdev dummy1 &&
 		try 10 ip link add br0 type bridge &&
 		try 10 ip link set dummy1 master br0
 }
 
 netdevs_gone() {
-	try 10 ip link delete br0 && try 30 rdma link delete rxe1 &&
+	try 10 ip link delete br0 && try 30 rdma link delete ${KIND}1 &&
 		try 10 ip link delete dummy1 && try 10 ip link delete vlan7
 }
 
@@ -32,7 +34,7 @@ run_cases() {
 	: >"$LOG"
 	dmesg --follow >"$RUN/exports.dmesg" 2>/dev/null &
 	local follower=$!
-	try 600 insmod "$SMBDIRECT_TEST_KO" rust=$ours addr=$SERVER only="$1" \
+	try 600 insmod "$SMBDIRECT_TEST_KO" rust=$ours iwarp=$IWARP addr=$SERVER only="$1" \
 		stress_ms="${STRESS_MS:-3000}" netdevs=dummy0,lo,vlan7,br0 || rc=1
 	sleep 1
 	kill $follower
@@ -49,7 +51,7 @@ complete() {
 
 # leftovers: a consumer that forgets its sockets; our module tears them down when it goes (R20).
 leftovers() {
-	insert "$SMBDIRECT_KO" && try 60 insmod "$SMBDIRECT_TEST_KO" addr=$SERVER leave=1 &&
+	insert "$SMBDIRECT_KO" && try 60 insmod "$SMBDIRECT_TEST_KO" iwarp=$IWARP addr=$SERVER leave=1 &&
 		try 60 rmmod smbdirect_test && unload_modules &&
 		{ log_since | grep -q 'sockets left behind' || why "the sockets were not made"; }
 }
@@ -64,7 +66,7 @@ result() {
 }
 
 log_mark
-if topology_up A && netdevs && insert "$SMBDIRECT_KO"; then
+if topology_up "$TOPOLOGY" && netdevs && insert "$SMBDIRECT_KO"; then
 	run_cases "${1:-*}"
 	rc=$?
 else
