@@ -161,12 +161,15 @@ kernel_tests() {
 broken() { echo "fail $1 $2" >>"$RESULTS"; }
 
 guest_tests() {
-	local PARALLEL RUST_KO TEST_KO main
+	local PARALLEL RUST_KO TEST_KO main groups=(A B C E modules)
+	# The test module's cases run when they are asked for by name (T='guest/7.3/*/exports/*'): on a
+	# busy machine some of them still fail for their timing, and the control's guest may die of them.
+	[[ $PATTERN != *exports* ]] || groups+=(exports)
 	PARALLEL=$(parallel)
 	suite_wanted guest || suite_wanted demo || return 0
 	main=$(cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${KVER:-newest}" 2>/dev/null || true)
 	if [ -z "$main" ] || suite_wanted "guest/$main" || suite_wanted "demo/$main"; then
-		kernel_tests "$KVER" yes A B C E modules exports
+		kernel_tests "$KVER" yes "${groups[@]}"
 	fi
 	# The first series that has SMB Direct as a module of its own.
 	if [ -z "$KVER" ] && { suite_wanted guest/7.2 || suite_wanted demo/7.2; }; then
