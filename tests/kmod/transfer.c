@@ -123,12 +123,10 @@ static void several(void)
 
 static void hundreds(void)
 {
+	if (skip_unless_ours("waits for ever for more credits than there are (R42)"))
+		return;
 	many_pieces(131072, 4096, 131072, true);
 	many_pieces(131072, 4096, 131072, false);
-	if (!smbt_ours()) {
-		note("C differs from R42: it waits for ever for more credits than there are");
-		return;
-	}
 	many_pieces(131072, 512, 131072 - 1, true);
 	many_pieces(131072, 512, 131072 - 1, false);
 	many_pieces(20000, 1, 1500, true);
@@ -326,6 +324,9 @@ static void under_way(bool writing, bool at_server)
 
 static void interrupted(void)
 {
+	/* A chain that siw does not finish leaves the control waiting. */
+	if (smbt_iwarp() && skip_unless_ours("waits for ever"))
+		return;
 	under_way(true, true);
 	under_way(true, false);
 	under_way(false, true);
