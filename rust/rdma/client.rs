@@ -12,11 +12,15 @@ use core::ptr::NonNull;
 use kernel::error::to_result;
 use kernel::ffi::{c_int, c_void};
 use kernel::prelude::*;
-use kernel::str::CStr;
+use kernel::str::{BStr, CStr, CString};
 use kernel::sync::{global_lock, GlobalGuard};
 
 /// A device that can carry SMB Direct.
-struct Device(NonNull<bindings::ib_device>);
+struct Device {
+    raw: NonNull<bindings::ib_device>,
+    /// What the log called it last.
+    name: CString,
+}
 
 // SAFETY: The pointer is used under the list's lock only, while the device is registered.
 unsafe impl Send for Device {}
@@ -99,13 +103,14 @@ impl Client {
             limits.max_send_sge(),
             limits.max_sge_rd(),
         );
-        let Some(device) = NonNull::new(device) else {
-            return 0;
-        };
-        match DEVICES.lock().push(Device(device), GFP_KERNEL) {
-            Ok(()) => 0,
-            Err(_) => ENOMEM.to_errno(),
-        }
+        Self::remember(device).map_or_else(|error| error.to_errno(), |()| 0)
+    }
+
+    fn remember(device: *mut bindings::ib_device) -> Result {
+        let raw = NonNull::new(device).ok_or(EINVAL)?;
+        let name = CString::try_from(Self::c_name(device))?;
+        DEVICES.lock().push(Device { raw, name }, GFP_KERNEL)?;
+        Ok(())
     }
 
     /// A device goes.
@@ -115,7 +120,10 @@ impl Client {
     /// * `device` is being removed from the core.
     unsafe extern "C" fn remove(device: *mut bindings::ib_device, _data: *mut c_void) {
         let mut devices = DEVICES.lock();
-        if let Some(at) = devices.iter().position(|known| known.0.as_ptr() == device) {
+        if let Some(at) = devices
+            .iter()
+            .position(|known| known.raw.as_ptr() == device)
+        {
             let _ = devices.remove(at);
             pr_info!("{}: removed\n", Self::name(device));
         }
@@ -127,13 +135,27 @@ impl Client {
     ///
     /// * `device` is registered with the core.
     unsafe extern "C" fn rename(device: *mut bindings::ib_device, _data: *mut c_void) {
-        pr_info!("an RDMA device is named {} now\n", Self::name(device));
+        let mut devices = DEVICES.lock();
+        let Some(known) = devices
+            .iter_mut()
+            .find(|known| known.raw.as_ptr() == device)
+        else {
+            return;
+        };
+        let old = BStr::from_bytes(known.name.to_bytes());
+        pr_info!("{}: named {} now\n", old, Self::name(device));
+        if let Ok(name) = CString::try_from(Self::c_name(device)) {
+            known.name = name;
+        }
     }
 
-    fn name<'a>(device: *mut bindings::ib_device) -> &'a kernel::str::BStr {
-        // SAFETY: The callers have a valid device, whose name outlives the log line.
-        let name = unsafe { CStr::from_char_ptr(bindings::smbd_ib_device_name(device)) };
-        kernel::str::BStr::from_bytes(name.to_bytes())
+    fn c_name<'a>(device: *mut bindings::ib_device) -> &'a CStr {
+        // SAFETY: The callers are called back with a valid device, and use its name until they return.
+        unsafe { CStr::from_char_ptr(bindings::smbd_ib_device_name(device)) }
+    }
+
+    fn name<'a>(device: *mut bindings::ib_device) -> &'a BStr {
+        BStr::from_bytes(Self::c_name(device).to_bytes())
     }
 }
 
@@ -141,6 +163,8 @@ impl Drop for Client {
     fn drop(&mut self) {
         // SAFETY: Registered by `register`. The core removes every device first.
         unsafe { bindings::ib_unregister_client(self.raw.get()) };
+        // A static is never dropped; the list has no devices any more, but still has their room.
+        *DEVICES.lock() = KVec::new();
     }
 }
 
@@ -189,9 +213,9 @@ impl NetDevice {
         let devices: GlobalGuard<DEVICES> = DEVICES.lock();
         let device = devices
             .iter()
-            .find(|device| self.is_port_of(device.0.as_ptr()))?;
+            .find(|device| self.is_port_of(device.raw.as_ptr()))?;
         // SAFETY: On the list, so registered.
-        Some(node_link(unsafe { (*device.0.as_ptr()).node_type }))
+        Some(node_link(unsafe { (*device.raw.as_ptr()).node_type }))
     }
 
     fn is_port_of(&self, device: *mut bindings::ib_device) -> bool {
