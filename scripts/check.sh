@@ -45,7 +45,7 @@ in_root() { "$TOP/scripts/enter-root.sh" "$@"; }
 
 shell_scripts() { git ls-files '*.sh' .ci/run; }
 
-c_files() { git ls-files 'rust/*.c' 'include/*.h'; }
+c_files() { git ls-files 'rust/*.c' 'include/*.h' 'tests/kmod/*.[ch]'; }
 
 check_shell() { shell_scripts | xargs "$TOP/scripts/enter-root.sh" shellcheck -x; }
 

@@ -102,6 +102,22 @@ test_already_loaded() {
 	unload_modules && topology_down
 }
 
+# device: one gets another name, goes while a mount writes over it (R19), and comes back; the writer
+# goes on then, and reads what it wrote.
+test_device() {
+	topology_up A && load_modules && server_start && random_pool || return
+	try 10 rdma dev set rxe0 name rxe7 || return
+	log_since | grep -q 'smbdirect.*rxe7' || why "the new name is not in the log" || return
+	smb_mount hard && one_size 65536 && mkdir $MNT/fio || return
+	rm -f /tmp/writer
+	(FIO_SIZE=4m run_fio device --rw=randwrite --bs=64k --do_verify=1; echo "$WHY" >/tmp/writer) &
+	sleep 3
+	try 30 rdma link delete rxe7 && try 10 rdma link add rxe0 type rxe netdev dummy0 || return
+	wait_for 200 test -e /tmp/writer || return
+	[ -z "$(</tmp/writer)" ] || why "$(</tmp/writer)" || return
+	rm -r $MNT/fio && one_size 1048576 && smb_umount && server_stop && unload_modules && topology_down
+}
+
 # serve: the server of a pair of guests; the client leaves a file when it is done, the host one
 # when it is not coming any more.
 test_serve() {

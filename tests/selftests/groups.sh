@@ -43,9 +43,11 @@ group_E() {
 	cell 3.1.1-channels E 3.1.1 multichannel,max_channels=2 rdma channels sizes
 }
 
-# Loading and unloading: the module that is in the way is named; twenty rounds of everything.
+# Loading and unloading: the module that is in the way is named; a device that goes and comes back;
+# twenty rounds of everything.
 group_modules() {
 	other already-loaded
+	other device
 	rounds 20
 }
 
