@@ -223,8 +223,8 @@ static void silent(void)
 		goto out;
 	start = room_after(listener, 8000);
 	note("room after %llu ms", start);
-	/* One second, and half of one for a busy machine. */
-	expect(start <= 1500, "R1: room only after %llu ms", start);
+	/* One second, and as much for a busy machine; waiting for the answer would take more. */
+	expect(start <= 2000, "R1: room only after %llu ms", start);
 	listener_works(listener);
 out:
 	raw_close(raw[0]);

@@ -240,11 +240,11 @@ static void timeout(void)
 	sc = sock_new(&sp, IB_POLL_SOFTIRQ);
 	if (!sc || !listener)
 		return;
-	expect_int("connect", connect_to(sc, SMBT_PORT), 0);
 	start = smbt_now_ms();
+	expect_int("connect", connect_to(sc, SMBT_PORT), 0);
 	expect_int("nobody accepts", smbdirect_connection_wait_for_connected(sc), -ETIMEDOUT);
 	start = smbt_now_ms() - start;
-	expect(start > 300 && start < 3000, "waited %llu ms instead of 400", start);
+	expect(start >= 400, "gave up after %llu ms instead of 400", start);
 	expect_int("again", smbdirect_connection_wait_for_connected(sc), -ETIMEDOUT);
 	expect_int("connect", connect_to(sc, SMBT_PORT), -ENOTCONN);
 	sock_end(sc);

@@ -119,7 +119,7 @@ static void accept_errors(void)
 	start = smbt_now_ms();
 	expect_int("accept with little time", accept_error(sc, HZ / 5), -ETIMEDOUT);
 	start = smbt_now_ms() - start;
-	expect(start >= 190 && start < 3000, "accept waited %llu ms instead of 200", start);
+	expect(start >= 190, "accept waited %llu ms instead of 200", start);
 	smbdirect_socket_shutdown(sc);
 	expect_int("accept after shutdown", accept_error(sc, HZ), -EINVAL);
 	expect_int("accept after shutdown without time", accept_error(sc, 0), -EINVAL);
@@ -277,7 +277,8 @@ static void release_with_children(void)
 			continue;
 		ret = smbdirect_connection_wait_for_connected(client[i]);
 		expect(ret < 0, "client %d got connected", i);
-		expect(smbt_now_ms() - start < 3000, "client %d waited %llu ms", i,
+		/* Its own patience is two minutes. */
+		expect(smbt_now_ms() - start < 20000, "client %d waited %llu ms", i,
 		       smbt_now_ms() - start);
 		sock_end(client[i]);
 	}

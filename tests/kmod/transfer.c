@@ -232,17 +232,14 @@ static void refusals(void)
 static void nothing(void)
 {
 	struct rig *rig;
-	u64 start;
 
 	if (skip_unless_ours("waits for ever (R40)"))
 		return;
 	rig = rig_up(4096, false);
 	if (!rig)
 		return;
-	start = smbt_now_ms();
 	expect_int("R40: no bytes", xmit(rig, rig->buf, 0, &rig->v1, 1), 0);
 	expect_int("R40: no bytes, no descriptor", xmit(rig, rig->buf, 0, NULL, 0), 0);
-	expect(smbt_now_ms() - start < 1000, "R40: took %llu ms", smbt_now_ms() - start);
 	pair_works(rig->pair);
 	rig_down(rig);
 }
