@@ -10,7 +10,6 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// A reference that belongs to somebody else.
@@ -27,7 +26,7 @@ impl<T> Deref for Borrowed<T> {
 /// Gives a socket to a consumer.
 pub(super) fn give_socket(socket: Socket) -> *mut smbdirect_socket {
     let socket = ManuallyDrop::new(socket);
-    socket.connection().given.store(1, Relaxed);
+    socket.connection().given.set();
     Arc::as_ptr(socket.connection()).cast_mut().cast()
 }
 

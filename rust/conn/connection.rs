@@ -17,6 +17,7 @@ use super::send::Sender;
 use super::shared::Shared;
 use super::transfer::Transfers;
 use crate::kern::errno::ENOTCONN;
+use crate::kern::flag::Flag;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::published::Published;
 use crate::kern::time::now_ms;
@@ -87,6 +88,8 @@ pub(crate) struct Connection {
     /// Receive buffers: free ones and those with data.
     #[pin]
     pub(crate) receive: IrqLock<Receive>,
+    /// Whether the peer broke a rule: nothing it sends counts any more (R26).
+    pub(crate) broken: Flag,
     /// Payload bytes that are queued for the reader.
     pub(crate) queued: Atomic<usize>,
     /// Bytes the sleeping reader waits for.
@@ -133,11 +136,11 @@ pub(crate) struct Connection {
 
     sink: SetOnce<SharedSink>,
     /// Whether the disconnect handshake was begun or answered.
-    pub(crate) disconnect_sent: Atomic<i32>,
+    pub(crate) disconnect_sent: Flag,
     /// Whether a consumer holds the socket.
-    pub(crate) given: Atomic<i32>,
+    pub(crate) given: Flag,
     /// Whether the teardown has begun.
-    pub(crate) torn_down: Atomic<i32>,
+    pub(crate) torn_down: Flag,
     /// The queue pair, from the route or the request on; it holds this object until closed.
     pub(crate) qp: SetOnce<Arc<Qp<Connection>>>,
     /// The id, until the teardown takes it; it holds this object until silenced.
@@ -177,6 +180,7 @@ impl Connection {
                 flow <- new_irq_lock!(Flow::new(), c"Connection::flow"),
                 sender <- new_irq_lock!(Sender::new(), c"Connection::sender"),
                 receive <- new_irq_lock!(Receive::new(), c"Connection::receive"),
+                broken: Flag::new(),
                 queued: Atomic::new(0),
                 wanted: Atomic::new(0),
                 reader <- new_mutex!(Reader::new(), "Connection::reader"),
@@ -192,9 +196,9 @@ impl Connection {
                 timer_work <- new_work!(c"Connection::timer_work"),
                 reap_work <- new_work!(c"Connection::reap_work"),
                 sink: SetOnce::new(),
-                disconnect_sent: Atomic::new(0),
-                given: Atomic::new(0),
-                torn_down: Atomic::new(0),
+                disconnect_sent: Flag::new(),
+                given: Flag::new(),
+                torn_down: Flag::new(),
                 qp: SetOnce::new(),
                 id <- new_mutex!(None, "Connection::id"),
                 shared,

@@ -16,6 +16,7 @@
 use super::connection::Connection;
 use super::log::log;
 use crate::kern::errno::ENOTCONN;
+use crate::kern::flag::Flag;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::ring::Ring;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
@@ -66,7 +67,7 @@ pub(crate) struct Pool {
     #[pin]
     pub(crate) ready: WaitQueue,
     used: Atomic<u32>,
-    exhausted: Atomic<i32>,
+    exhausted: Flag,
 }
 
 impl Pool {
@@ -77,7 +78,7 @@ impl Pool {
             free <- new_irq_lock!(Ring::empty(), c"Pool::free"),
             ready <- new_wait_queue!(c"Pool::ready"),
             used: Atomic::new(0),
-            exhausted: Atomic::new(0),
+            exhausted: Flag::new(),
         })
     }
 
@@ -85,7 +86,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// `-ENOMEM`, or what the driver says. Regions allocated before stay until teardown.
+    /// `-ENOMEM`, or what the driver says; the pool stays empty then.
     pub(crate) fn fill(
         &self,
         connection: &Arc<Connection>,
@@ -133,7 +134,7 @@ impl Pool {
 
     /// Waits for a free region; [`None`] when the connection is over or a signal came.
     fn take(&self, connection: &Connection) -> Option<Arc<Region>> {
-        if self.free.lock().is_empty() && self.exhausted.xchg(1, kernel::sync::atomic::Full) == 0 {
+        if self.free.lock().is_empty() && self.exhausted.set() {
             log!(
                 connection,
                 Info,

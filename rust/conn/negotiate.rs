@@ -8,17 +8,18 @@
 //! second starts the work. The acceptor's response goes out when the application accepts (E5).
 
 use super::connection::{Connection, SETUP, TIMER};
-use super::credit::Flow;
 use super::log::log;
 use crate::kern::errno::{ECONNABORTED, ENOBUFS, ENOTCONN};
 use crate::kern::ring::Ring;
-use crate::kern::time::now_ms;
+use crate::kern::time::{jiffies, now_ms};
+use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
 use crate::proto::credits::Credits;
 use crate::proto::errno;
 use crate::proto::keepalive::Action;
 use crate::proto::negotiate::{self, Accept, Negotiated};
 use crate::proto::pdu::{RESPONSE_LEN, STATUS_INSUFFICIENT_RESOURCES};
+use crate::proto::rule::Rule;
 use crate::proto::state::Status;
 use crate::rdma::post::{Message, PostError};
 use crate::rdma::receive::Received;
@@ -187,6 +188,18 @@ impl Connection {
         Ok(self.negotiation.lock().message.ok_or(ECONNABORTED)?)
     }
 
+    fn log_refusal(&self, rule: Rule) {
+        let (id, text) = (rule.id(), rule.text());
+        log!(
+            self,
+            Error,
+            Negotiate,
+            "negotiation failed: {}: {}",
+            id,
+            text
+        );
+    }
+
     /// The initiator judges the response and becomes connected.
     fn judge_response(self: &Arc<Self>) -> Result {
         let (bytes, len) = self.take_message()?;
@@ -196,15 +209,7 @@ impl Connection {
         let result =
             negotiate::initiate(bytes, &own, own.max_frmr_depth, page, own.recv_credit_max);
         let negotiated = result.map_err(|refusal| {
-            let (id, text) = (refusal.rule.id(), refusal.rule.text());
-            log!(
-                self,
-                Error,
-                Negotiate,
-                "negotiation failed: {}: {}",
-                id,
-                text
-            );
+            self.log_refusal(refusal.rule);
             crate::kern::errno::error(refusal.errno)
         })?;
         // Planned before the peer said how many READs it starts at a time.
@@ -236,14 +241,7 @@ impl Connection {
             match negotiate::accept(bytes.get(..len).ok_or(EIO)?, &own, own.recv_credit_max) {
                 Accept::Proceed(negotiated) => negotiated,
                 Accept::Terminate(rule) => {
-                    log!(
-                        self,
-                        Error,
-                        Negotiate,
-                        "negotiation failed: {}: {}",
-                        rule.id(),
-                        rule.text()
-                    );
+                    self.log_refusal(rule);
                     return Err(ECONNABORTED.into());
                 }
                 Accept::Refuse(response) => return self.refuse(&response, errno::EOPNOTSUPP),
@@ -267,12 +265,10 @@ impl Connection {
         // does not take it only delays its own end.
         if let Some(qp) = self.qp() {
             let limit = self.params.get().keepalive_timeout_msec;
-            let limit = crate::kern::time::jiffies(limit).try_into().ok();
-            let _ = self
-                .send_wait
-                .wait(crate::kern::wait::Signals::Ignore, limit, || {
-                    (qp.sends_inflight() == 0 || self.is_dead()).then_some(())
-                });
+            let limit = jiffies(limit).try_into().ok();
+            let _ = self.send_wait.wait(Signals::Ignore, limit, || {
+                (qp.sends_inflight() == 0 || self.is_dead()).then_some(())
+            });
         }
         Err(crate::kern::errno::error(errno))
     }
@@ -298,9 +294,9 @@ impl Connection {
         drop(receive);
         self.open_sender(params.max_send_size, params.max_fragmented_send_size)?;
         let mut flow = self.flow.lock();
-        let Flow { credits, .. } = &mut *flow;
-        *credits = Credits::new(params.recv_credit_max, params.send_credit_target);
-        credits.negotiated(negotiated.send_credits, negotiated.recv_target);
+        flow.credits = Credits::new(params.recv_credit_max, params.send_credit_target);
+        flow.credits
+            .negotiated(negotiated.send_credits, negotiated.recv_target);
         drop(flow);
         self.params.set(params);
         Ok(())
@@ -345,12 +341,9 @@ impl Connection {
 
     fn respond(self: &Arc<Self>) -> Result {
         let params = self.params.get();
-        let flow = self.flow.lock();
-        let target = flow.credits.receive_target();
-        drop(flow);
         let negotiated = Negotiated {
             params,
-            recv_target: target,
+            recv_target: self.flow.lock().credits.receive_target(),
             send_credits: 0,
             recv_buffers: 0,
         };

@@ -48,8 +48,6 @@ pub(crate) struct Receive {
     pub(crate) reassembly: Reassembly,
     /// Buffers there are.
     pub(crate) buffers: usize,
-    /// The peer broke a rule: nothing it sends counts any more (R26).
-    broken: bool,
 }
 
 impl Receive {
@@ -60,7 +58,6 @@ impl Receive {
             queue: Ring::empty(),
             reassembly: Reassembly::new(false),
             buffers: 0,
-            broken: false,
         }
     }
 
@@ -119,11 +116,11 @@ impl Connection {
             None => self.negotiation_arrived(received),
             Some(negotiated) => {
                 let limit = negotiated.params.max_fragmented_recv_size;
-                if self.receive.lock().broken {
+                if self.broken.is_set() {
                     return;
                 }
                 if let Err(rule) = self.data_arrived(received, limit) {
-                    self.receive.lock().broken = true;
+                    self.broken.set();
                     self.fail_rule(rule);
                 }
             }

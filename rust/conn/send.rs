@@ -360,12 +360,7 @@ impl Connection {
                 return Err(EINVAL);
             }
             self.close(building)?;
-            let (slot, granted) = self.obtain(building)?;
-            building.open = Some(Open {
-                slot,
-                message: fragment::Message::empty(),
-                granted,
-            });
+            self.open(building, fragment::Message::empty())?;
             return self.close(building).map(|()| 0);
         };
         let continues = building
@@ -381,12 +376,7 @@ impl Connection {
                     SendError::TooLarge => EMSGSIZE.into(),
                     SendError::OutOfStep | SendError::NoData => EINVAL,
                 })?;
-            let (slot, granted) = self.obtain(building)?;
-            building.open = Some(Open {
-                slot,
-                message,
-                granted,
-            });
+            self.open(building, message)?;
         }
         let taken = self.copy_in(building, iter)?;
         if building
@@ -397,6 +387,17 @@ impl Connection {
             self.close(building)?;
         }
         Ok(taken)
+    }
+
+    /// Gets what a message needs and opens it.
+    fn open(self: &Arc<Self>, building: &mut Building, message: fragment::Message) -> Result {
+        let (slot, granted) = self.obtain(building)?;
+        building.open = Some(Open {
+            slot,
+            message,
+            granted,
+        });
+        Ok(())
     }
 
     /// Copies from the iterator into the open message.

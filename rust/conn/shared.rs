@@ -8,7 +8,6 @@ use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::noio::NoIo;
 use crate::kern::work::{Service, WorkQueue};
 use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// The workqueues, named as administrators find them in sysfs.
@@ -106,9 +105,7 @@ impl Shared {
     /// gone; children that were never accepted go with their listener.
     pub(crate) fn leftover(&self) -> Option<Arc<Connection>> {
         let sockets = self.sockets.lock();
-        let mut given = sockets
-            .iter()
-            .filter(|socket| socket.given.load(Relaxed) != 0);
+        let mut given = sockets.iter().filter(|socket| socket.given.is_set());
         given.next().cloned()
     }
 }

@@ -17,7 +17,6 @@ use crate::kern::work::{Run, Work};
 use crate::proto::errno;
 use crate::proto::state::Event;
 use crate::rdma::device::Link;
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::Arc;
 
 /// How long the teardown waits for the peer to answer the disconnect, milliseconds.
@@ -25,11 +24,6 @@ const GRACE_MS: u32 = 2000;
 
 /// The same for a child nobody accepted, which holds a place in its listener's queue (R1).
 const CHILD_GRACE_MS: u32 = 500;
-
-/// Sets a one-way flag; true for the one who did.
-fn first(flag: &Atomic<i32>) -> bool {
-    flag.xchg(1, Full) == 0
-}
 
 impl Run<CLEANUP> for Connection {
     fn run(this: Arc<Self>) {
@@ -55,7 +49,7 @@ impl Connection {
 
     /// The one line about the end of a connection: where it stood, why, and between whom.
     fn log_end(&self) {
-        if self.disconnect_sent.load(Relaxed) != 0 {
+        if self.disconnect_sent.is_set() {
             return;
         }
         let (state, id) = (self.state(), self.id());
@@ -75,7 +69,7 @@ impl Connection {
 
     /// Begins the disconnect handshake, or answers the peer's, once.
     fn disconnect(self: &Arc<Self>) {
-        if !first(&self.disconnect_sent) {
+        if !self.disconnect_sent.set() {
             return;
         }
         self.on(Event::Disconnecting);
@@ -103,15 +97,16 @@ impl Connection {
     /// Ends everything; afterwards nothing of the connection runs. Process context. Only the first
     /// call does something.
     pub(crate) fn tear_down(self: &Arc<Self>) {
-        if !first(&self.torn_down) {
+        if !self.torn_down.set() {
             return;
         }
         self.fail(errno::ESHUTDOWN, None);
         Work::<Self, CLEANUP>::disable(self);
         self.clean_up();
-        let grace = match self.given.load(Relaxed) {
-            0 => CHILD_GRACE_MS,
-            _ => GRACE_MS,
+        let grace = if self.given.is_set() {
+            GRACE_MS
+        } else {
+            CHILD_GRACE_MS
         };
         let grace = jiffies(grace).try_into().ok();
         let over = || self.state().is_over().then_some(());

@@ -3,6 +3,7 @@
 //! What the kernel crate does not offer yet: one primitive a file, none of them knows RDMA or SMB.
 
 pub(crate) mod errno;
+pub(crate) mod flag;
 pub(crate) mod irq_lock;
 pub(crate) mod noio;
 pub(crate) mod published;

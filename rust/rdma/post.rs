@@ -101,18 +101,11 @@ impl<C: Completions> Qp<C> {
     ) -> Result<(), PostError> {
         let mut queue = self.sq.lock();
         let queue = &mut *queue;
-        if queue.closed {
-            return Err(PostError::Failed(ENOTCONN.into()));
-        }
         let requests = messages.len() + queue.pending.len();
-        let Ok(requests) = u32::try_from(requests) else {
-            return Err(PostError::Full);
-        };
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        queue.admit(requests)?;
         if requests == 0 {
             return Ok(());
-        }
-        if requests > queue.room {
-            return Err(PostError::Full);
         }
         let mut chain = Chain::new();
         self.chain_registrations(queue, &mut chain);
@@ -249,12 +242,7 @@ impl<C: Completions> Qp<C> {
     /// [`PostError`].
     pub(crate) fn post_invalidation(&self, region: &Arc<Mr>) -> Result<(), PostError> {
         let mut queue = self.sq.lock();
-        if queue.closed {
-            return Err(PostError::Failed(ENOTCONN.into()));
-        }
-        if queue.room == 0 {
-            return Err(PostError::Full);
-        }
+        queue.admit(1)?;
         let mut request = region.invalidation(Self::send_done);
         let key = wr::completion_key(&request);
         let mut chain = Chain::new();
@@ -287,16 +275,11 @@ impl<C: Completions> Qp<C> {
         first: *mut bindings::ib_send_wr,
         transfer: &Arc<Transfer>,
     ) -> Result<(), PostError> {
-        let mut queue = self.sq.lock();
-        if queue.closed {
-            return Err(PostError::Failed(ENOTCONN.into()));
-        }
         let mut chain = Chain::new();
         // SAFETY: A valid chain by contract.
         unsafe { chain.adopt(first) };
-        if chain.requests > queue.room {
-            return Err(PostError::Full);
-        }
+        let mut queue = self.sq.lock();
+        queue.admit(chain.requests)?;
         let (accepted, result) = chain.post(self.raw);
         if accepted > 0 {
             queue.posted(Entry {

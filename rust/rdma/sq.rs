@@ -12,8 +12,10 @@
 //! Providers that report unsignalled requests all the same change nothing.
 
 use super::mr::Mr;
+use super::post::PostError;
 use super::rw::Transfer;
 use crate::bindings;
+use crate::kern::errno::ENOTCONN;
 use crate::kern::ring::Ring;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -110,16 +112,23 @@ impl SendQueue {
         })
     }
 
-    /// Whether the last of `requests` about to be posted asks for a completion; always with `report`.
+    /// Whether `requests` may be posted now.
+    pub(super) fn admit(&self, requests: u32) -> Result<(), PostError> {
+        if self.closed {
+            return Err(PostError::Failed(ENOTCONN.into()));
+        }
+        if requests > self.room {
+            return Err(PostError::Full);
+        }
+        Ok(())
+    }
+
+    /// Counts `requests` that are about to be posted, and tells whether the last of them asks for a
+    /// completion; always with `report`. [`signalled`](Self::signalled) follows if it did.
     pub(super) fn signal(&mut self, requests: u32, report: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(requests);
         let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
-        let due =
-            report || tight || self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
-        if due {
-            self.unsignalled = 0;
-        }
-        due
+        report || tight || self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2
     }
 
     /// Notes that the message posted last is signalled.
