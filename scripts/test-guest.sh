@@ -161,10 +161,7 @@ kernel_tests() {
 broken() { echo "fail $1 $2" >>"$RESULTS"; }
 
 guest_tests() {
-	local PARALLEL RUST_KO TEST_KO main groups=(A B C E modules)
-	# The test module's cases run when they are asked for by name (T='guest/7.3/*/exports/*'): on a
-	# busy machine some of them still fail for their timing, and the control's guest may die of them.
-	[[ $PATTERN != *exports* ]] || groups+=(exports)
+	local PARALLEL RUST_KO TEST_KO main groups=(A B C E modules exports)
 	PARALLEL=$(parallel)
 	suite_wanted guest || suite_wanted demo || return 0
 	main=$(cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${KVER:-newest}" 2>/dev/null || true)

@@ -173,6 +173,11 @@ impl Connection {
 
     /// A receive failed. Softirq or workqueue.
     pub(crate) fn receive_failed_with(self: &Arc<Self>, status: Status) {
+        // Until the connection is established the CM alone flushes the queue pair, on a rejection
+        // say, and its event, which may come later, knows why.
+        if status.is_flush() && !self.state().is_established() {
+            return;
+        }
         if self.fail(crate::proto::errno::ECONNABORTED, None) && !status.is_flush() {
             log!(self, Error, Recv, "receive failed: {}", status.text());
         }

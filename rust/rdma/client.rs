@@ -135,6 +135,7 @@ impl Client {
     ///
     /// * `device` is registered with the core.
     unsafe extern "C" fn rename(device: *mut bindings::ib_device, _data: *mut c_void) {
+        let name = CString::try_from(Self::c_name(device));
         let mut devices = DEVICES.lock();
         let Some(known) = devices
             .iter_mut()
@@ -144,7 +145,7 @@ impl Client {
         };
         let old = BStr::from_bytes(known.name.to_bytes());
         pr_info!("{}: named {} now\n", old, Self::name(device));
-        if let Ok(name) = CString::try_from(Self::c_name(device)) {
+        if let Ok(name) = name {
             known.name = name;
         }
     }

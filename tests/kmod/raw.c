@@ -218,7 +218,7 @@ bool raw_accepted(struct raw *raw)
 	return raw_reaches(raw, RDMA_CM_EVENT_ESTABLISHED);
 }
 
-/* 0 when the peer's device has it. */
+/* 0 when the peer's device has it, or the connection is over. */
 int raw_send(struct raw *raw, const void *data, size_t len)
 {
 	struct ib_sge sge = {
@@ -242,7 +242,9 @@ int raw_send(struct raw *raw, const void *data, size_t len)
 		return ret;
 	if (!wait_for_completion_timeout(&raw->sent, msecs_to_jiffies(RAW_STEP_MS)))
 		return -ETIMEDOUT;
-	return raw->send_status == IB_WC_SUCCESS ? 0 : -EIO;
+	/* Flushed: a peer that ends the connection at once may be faster than the acknowledgement. */
+	return raw->send_status == IB_WC_SUCCESS || raw->send_status == IB_WC_WR_FLUSH_ERR ?
+		0 : -EIO;
 }
 
 static struct raw_buffer *raw_next(struct raw *raw)
