@@ -54,7 +54,7 @@ check_listing() {
 	local n where=$MNT
 	! local_share || where=$SHARE
 	mkdir $where/many && (cd $where/many && seq -f 'entry-%04g-with-a-name-of-some-length' 2000 | xargs touch)
-	n=$(timeout 120 ls -l $MNT/many | grep -c entry-) || why "ls -l failed" || return
+	n=$(timeout 300 ls -l $MNT/many | grep -c entry-) || why "ls -l failed" || return
 	[ "$n" -eq 2000 ] || why "ls -l shows $n of 2000 entries" || return
 	rm -r $where/many
 }
