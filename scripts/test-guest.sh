@@ -25,7 +25,11 @@ job() {
 names() {
 	local n
 	if [ "$2" = exports ]; then
-		! suite_wanted "$1" || printf '%s\n' "$1"/{load,unload,log}
+		suite_wanted "$1" || return 0
+		# Where a case is named, all before its name must fit.
+		# shellcheck disable=SC2053 # the right side is a pattern
+		[[ $PATTERN != */* || $1/case == ${PATTERN%/*}/* ]] || return 0
+		printf '%s\n' "$1"/{load,unload,log}
 		return
 	fi
 	LIST=1 "$TOP/tests/selftests/run.sh" "$2" | while read -r n; do
@@ -79,7 +83,19 @@ guest_group() {
 	local prefix=guest/$1/$2/$3 run=$WORK/$1-$2-$3
 	begin "$prefix"
 	one_guest "$1" "$2" "$run" "$3" "$prefix"
+	[ ! -e "$run/wire.pcapng" ] || judged "$prefix" "$run" "$2" >>"$run.results"
 	finish "$prefix" "$run.results"
+}
+
+# judged <prefix> <run> <transport>: what others say of the mount that was captured.
+judged() {
+	local only=()
+	[ "$3" = rust ] || only=(tshark)
+	if "$TOP/tests/judges/judge.sh" "$2" "${only[@]}" >"$2/judged.log" 2>&1 </dev/null; then
+		echo "pass $1/wire/judged"
+	else
+		echo "fail $1/wire/judged $(grep -m1 -E '^(error|thread|assertion)' "$2/judged.log") ($2/judged.log)"
+	fi
 }
 
 # pair <kernel series> <client's transport> <server's>: two guests, joined by a cable of two sockets.

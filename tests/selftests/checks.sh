@@ -118,6 +118,25 @@ test_device() {
 	rm -r $MNT/fio && one_size 1048576 && smb_umount && server_stop && unload_modules && topology_down
 }
 
+# wire: capture a mount whose data all travels in fragments, with the client's counters when all is
+# quiet; the host lets others judge it (tests/judges).  DebugData is the same before and after the end
+# of the capture, so nothing is missing from it.
+test_wire() {
+	local cap
+	topology_up C && load_modules && server_start && random_pool || return
+	dumpcap -q -i any -f 'tcp port 5445' -B 64 -w /tmp/wire.pcapng >"$RUN/dumpcap.log" 2>&1 &
+	cap=$!
+	wait_for 20 grep -q '^File:' "$RUN/dumpcap.log" && smb_mount sign || return
+	one_size 1 && one_size 5000 && one_size 60000 && cp /usr/include/stdio.h $MNT/ && ls -l $MNT >/dev/null || return
+	sleep 3 # cifs closes files later
+	debug_block >"$RUN/wire.debugdata"
+	kill -INT $cap
+	wait $cap
+	grep -q '/0 (pcap:0/dumpcap:0' "$RUN/dumpcap.log" || why "the capture lost packets" || return
+	debug_block | cmp -s - "$RUN/wire.debugdata" || why "messages went on after the end" || return
+	cp /tmp/wire.pcapng "$RUN/" && rm $MNT/stdio.h && smb_umount && server_stop && unload_modules && topology_down
+}
+
 # serve: the server of a pair of guests; the client leaves a file when it is done, the host one
 # when it is not coming any more.
 test_serve() {

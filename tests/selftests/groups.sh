@@ -34,6 +34,7 @@ group_C() {
 	cell 3.0 C 3.0 "" rdma sizes
 	cell 3.1.1-seal C 3.1.1 "$SEAL" rdma sealed sizes
 	cell 3.0.2-channels C 3.0.2 multichannel,max_channels=2 rdma channels sizes
+	other wire
 }
 
 group_E() {
