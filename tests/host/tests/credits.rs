@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use smbdirect_host::proto::credits::{Blocked, Credits};
 use smbdirect_host::proto::pdu::DataHeader;
 use smbdirect_host::proto::rule::Rule;
+use smbdirect_host::proto::sizing::{plan, DeviceLimits, Wanted};
 
 /// A message with payload (or without) that asks for `requested` and grants `granted`.
 fn message(payload: bool, requested: u16, granted: u16) -> DataHeader {
@@ -34,6 +35,27 @@ fn credits(send: u16, target: u16, held: u16, available: u32) -> Credits {
         (held.into(), available)
     );
     credits
+}
+
+/// A connection's wishes, and a device with room for two messages and one receive.
+fn tiny_device() -> (Wanted, DeviceLimits) {
+    let wanted = Wanted {
+        send_messages: 255,
+        recv_credits: 255,
+        regions: 0,
+        rw_contexts: 0,
+        wr_per_context: 1,
+        send_sges: 1,
+    };
+    let device = DeviceLimits {
+        max_qp_wr: 3,
+        max_cqe: 3,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_sge_rd: 1,
+        max_fast_reg_page_list_len: 1,
+    };
+    (wanted, device)
 }
 
 /// The same after a message with payload, or without, has used one more credit.
@@ -206,6 +228,31 @@ fn c7_send_credits_are_not_bound_to_our_own_target() {
 }
 
 #[test]
+fn c7_credits_and_local_slots_do_not_move_each_other() {
+    let (wanted, device) = tiny_device();
+    let slots = plan(&wanted, &device).unwrap().send_messages;
+    assert_eq!(slots, 2);
+    // Grants without end neither fill the slots nor make us ask for more.
+    let mut state = Credits::new(255, slots);
+    state.negotiated(5000, 10);
+    state.posted(10);
+    assert_eq!(state.grant_all_for_response(), 10);
+    for _ in 0..10 {
+        state.received(&message(false, 10, 60_000)).unwrap();
+    }
+    assert_eq!(
+        (state.send_credits(), state.credits_requested()),
+        (65535, 2)
+    );
+    assert_eq!(plan(&wanted, &device).unwrap().send_messages, slots);
+    // Room for many messages is no credit.
+    let mut poor = Credits::new(255, 1000);
+    poor.negotiated(0, 10);
+    poor.posted(10);
+    assert_eq!(poor.take(), Err(Blocked::NoCredit));
+}
+
+#[test]
 fn c8_a_due_grant_is_issued_in_one_step() {
     for target in 1..=12u16 {
         for held in 0..=target {
@@ -312,6 +359,21 @@ fn c10_a_message_that_was_not_posted_restores_the_counters() {
             "send {send} held {held} available {available}"
         );
     }
+}
+
+#[test]
+fn c10_a_grant_that_never_travelled_is_no_credit() {
+    let mut posted = credits(5, 10, 0, 4);
+    let granted = posted.take().unwrap();
+    let mut failed = posted;
+    failed.give_back(granted);
+    assert!(posted.received(&message(true, 10, 0)).is_ok());
+    assert_eq!(failed.received(&message(true, 10, 0)), Err(Rule::D9));
+    // Nor is the receive of the negotiation: a fresh connection has nothing to grant.
+    let mut fresh = Credits::new(255, 255);
+    fresh.negotiated(1, 10);
+    assert_eq!((fresh.posted_receives(), fresh.available()), (0, 0));
+    assert_eq!(fresh.take(), Err(Blocked::LastCredit));
 }
 
 #[test]

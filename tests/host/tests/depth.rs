@@ -124,7 +124,66 @@ fn w4_ib_reports_our_view_iwarp_the_peers() {
     );
 }
 
+#[test]
+fn w4_the_words_are_swapped_no_second_time() {
+    // IRD 7, ORD 3: the peer serves seven READs and starts three.
+    let seen = peer(depths(9, 9), true, &[0, 0, 0, 7, 0, 0, 0, 3]);
+    assert_eq!(
+        (seen.initiator_depth, seen.responder_resources),
+        (Some(7), Some(3))
+    );
+    assert_eq!(negotiate(depths(5, 5), &seen), Ok(depths(5, 3)));
+}
+
+/// Words as the peer writes them: what the event says, near it, at the limits, or anything.
+fn word() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        0u32..4,
+        254u32..258,
+        Just(1 << 24),
+        Just(u32::MAX),
+        any::<u32>()
+    ]
+}
+
+/// One depth: the smaller of ours and the peer's, which it may not have stated.
+fn smaller(own: u8, stated: Option<u32>) -> Option<u8> {
+    match stated {
+        None => Some(own),
+        Some(0) if own > 0 => None,
+        Some(cap) => Some(own.min(cap.min(255) as u8)),
+    }
+}
+
 proptest! {
+    #[test]
+    fn w2_w3_w4_any_words_give_the_smaller_of_both(
+        own in (any::<u8>(), any::<u8>()), event in (0u8..4, 0u8..4),
+        words in proptest::option::of((word(), word())), iwarp: bool,
+    ) {
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|(ird, ord)| ird.to_be_bytes().into_iter().chain(ord.to_be_bytes()))
+            .collect();
+        let seen = peer(depths(event.0, event.1), iwarp, &bytes);
+        let heard = |depth: u8| (depth > 0).then_some(u32::from(depth));
+        // What the peer serves and starts; the event names it in its view on iWARP.
+        let (serves, starts, old) = match words {
+            _ if !iwarp => (heard(event.0), heard(event.1), false),
+            Some(pair) if pair != (event.1.into(), event.0.into()) => {
+                (Some(pair.0), Some(pair.1), true)
+            }
+            _ => (heard(event.1), heard(event.0), false),
+        };
+        let expected = smaller(own.0, serves).zip(smaller(own.1, starts));
+        let result = negotiate(depths(own.0, own.1), &seen);
+        prop_assert_eq!(seen.legacy, old);
+        prop_assert_eq!(
+            result.map_err(|rule| rule.id()),
+            expected.map(|(initiator, responder)| depths(initiator, responder)).ok_or("W3")
+        );
+    }
+
     #[test]
     fn w1_any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..16), a: u8, b: u8) {
         let own = depths(a, b);

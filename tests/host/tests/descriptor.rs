@@ -82,6 +82,14 @@ fn b3_zero_bytes_need_nothing() {
 }
 
 #[test]
+fn b3_one_byte_is_not_nothing() {
+    assert_eq!(Walk::new(&[], 1).unwrap_err(), WalkError::Short);
+    assert_eq!(Walk::new(&[1, 2, 3], 1).unwrap_err(), WalkError::Misaligned);
+    assert_eq!(segments(&[0], 1), Err(WalkError::ZeroLength));
+    assert_eq!(segments(&[5], 1), Ok(vec![segment(0, 0, 1)]));
+}
+
+#[test]
 fn b4_addresses_at_the_end_do_not_overflow() {
     let bytes = BufferDescriptor {
         offset: u64::MAX,

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use smbdirect_host::proto::fragment::{Message, SendError, Train};
+use smbdirect_host::proto::params::MAX_MESSAGE_SIZE;
 use smbdirect_host::proto::pdu::{DataHeader, HEADER_LEN};
 use smbdirect_host::proto::reassembly::Reassembly;
 
@@ -81,6 +82,21 @@ fn f3_a_credit_only_message_does_not_move_the_train() {
 }
 
 #[test]
+fn f3_nothing_else_opens_between_the_fragments() {
+    let mut train = Train::new(124, MAX);
+    let mut left = 250;
+    while left > 0 {
+        let mut message = train.open(left).unwrap();
+        left -= message.append(left);
+        train.closed(&message);
+        for other in [1, 49, 51, 99, 101, 149, 151, 250, MAX] {
+            let opened = train.open(other);
+            assert_eq!(opened.is_ok(), left == 0, "{other} with {left} to go");
+        }
+    }
+}
+
+#[test]
 fn no_data_is_no_message() {
     assert_eq!(Train::new(1364, MAX).open(0), Err(SendError::NoData));
     let header = Message::empty().header(255, 9, false);
@@ -117,6 +133,33 @@ fn bytes_that_could_not_be_supplied_are_taken_back() {
     );
     message.shorten(u32::MAX);
     assert_eq!((message.length(), message.remaining()), (0, 300));
+}
+
+/// Every MaxSendSize that a validated parameter block and a peer can agree on, with the lengths where the
+/// number of fragments changes.
+#[test]
+fn f1_f2_every_legal_send_size() {
+    for max_send in 25..=MAX_MESSAGE_SIZE {
+        let room = max_send - 24;
+        for total in [1, room - 1, room, room + 1, 2 * room + 1] {
+            let (mut train, mut state) = (Train::new(max_send, MAX), Reassembly::new(true));
+            let (mut left, mut fragments) = (total, 0);
+            while left > 0 {
+                let mut message = train.open(left).unwrap();
+                assert_eq!(
+                    message.append(u32::MAX),
+                    left.min(room),
+                    "{max_send} {left}"
+                );
+                let header = message.header(1, 0, false);
+                assert_eq!(header.remaining, left - header.length);
+                state.accept(&header).unwrap();
+                train.closed(&message);
+                (left, fragments) = (train.owed(), fragments + 1);
+            }
+            assert_eq!((fragments, state.owed()), (total.div_ceil(room), 0));
+        }
+    }
 }
 
 /// Sends one message given as iterators of these lengths, coalescing as the engine does; returns the
@@ -163,7 +206,7 @@ proptest! {
     fn f1_f2_the_peer_reassembles_the_same_bytes(
         payload in prop::collection::vec(any::<u8>(), 1..20_000),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-        max_send in prop_oneof![25u32..200, 128u32..9000],
+        max_send in prop_oneof![25u32..200, 128u32..9000, 25..=MAX_MESSAGE_SIZE],
     ) {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(payload.len())).collect();
         ends.extend([0, payload.len()]);

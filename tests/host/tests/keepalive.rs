@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Timers and answers: K1-K3, K5, E2/E3.
+//! Timers and answers: K1-K5, E2/E3.
 
+mod common;
+
+use common::header;
 use proptest::prelude::*;
+use smbdirect_host::proto::credits::{Blocked, Credits};
 use smbdirect_host::proto::keepalive::{Action, Answer, Keepalive};
+use smbdirect_host::proto::pdu::DataHeader;
 
 const INTERVAL: u64 = 120_000;
 const TIMEOUT: u64 = 5_000;
@@ -83,6 +88,40 @@ fn k2_a_flagged_message_that_was_not_posted_passes_the_flag_on() {
     assert!(timer.sending(INTERVAL + 1));
     timer.unsent();
     assert!(timer.sending(INTERVAL + 2));
+}
+
+/// A sender without credits whose keepalive is due: the timer, and the credits of the same connection.
+fn starved() -> (Keepalive, Credits) {
+    let mut timer = connected(0);
+    let mut credits = Credits::new(10, 10);
+    credits.negotiated(1, 10);
+    credits.posted(11);
+    credits.take().unwrap();
+    assert_eq!(timer.expired(INTERVAL), Action::Probe { rearm: TIMEOUT });
+    assert_eq!(credits.take(), Err(Blocked::NoCredit), "not even for it");
+    (timer, credits)
+}
+
+#[test]
+fn k4_a_grant_within_the_timeout_ends_the_wait() {
+    let (mut timer, mut credits) = starved();
+    let now = INTERVAL + TIMEOUT - 1;
+    let grant = DataHeader {
+        credits_granted: 3,
+        ..header(0, 0)
+    };
+    assert!(credits.received(&grant).unwrap().wake);
+    timer.received(now);
+    assert_eq!(credits.check(), Ok(()));
+    assert!(matches!(timer.expired(now + 1), Action::Rearm(_)));
+}
+
+#[test]
+fn k4_a_peer_that_grants_nothing_is_given_up() {
+    let (mut timer, credits) = starved();
+    assert_eq!(timer.expired(INTERVAL + TIMEOUT - 1), Action::Rearm(1));
+    assert_eq!(credits.check(), Err(Blocked::NoCredit));
+    assert_eq!(timer.expired(INTERVAL + TIMEOUT), Action::TimedOut);
 }
 
 #[test]

@@ -353,6 +353,16 @@ fn v2_the_initiator_adds_buffers_when_the_peer_lowers_the_size() {
 }
 
 #[test]
+fn v2_fewer_buffers_would_not_do() {
+    let result = initiate(|response| response.preferred_send_size = 128).unwrap();
+    let (advertised, payload) = ({ result.params.max_fragmented_recv_size }, 128 - 24);
+    let buffers = u32::from(result.recv_buffers);
+    assert!(256 * payload < advertised, "those of the window");
+    assert!((buffers - 1) * payload >= advertised, "one is left over");
+    assert!((buffers - 2) * payload < advertised, "and no more than one");
+}
+
+#[test]
 fn v3_the_acceptor_keeps_the_floor_with_tiny_messages() {
     let result = accepted(|request| request.preferred_send_size = 1);
     assert_eq!({ result.params.max_fragmented_recv_size }, 131_072);
@@ -450,6 +460,50 @@ fn check(result: &Negotiated, own: &Parameters, buffers: u16) {
     assert_eq!({ params.recv_credit_max }, window);
 }
 
+/// What becomes of a request, told from its fields in the order of the rules.
+fn verdict(request: &NegotiateRequest) -> &'static str {
+    let speaks = request.min_version <= 0x0100 && 0x0100 <= request.max_version;
+    let checks = [
+        (!speaks, "Q2"),
+        (request.credits_requested == 0, "Q3"),
+        (request.max_receive_size < 128, "Q4"),
+        (request.max_fragmented_size < 131_072, "Q5"),
+    ];
+    first_broken(&checks)
+}
+
+/// The same for a response to `own`, with registrations of `depth` pages.
+fn judgement(response: &NegotiateResponse, own: &Parameters, depth: u32) -> &'static str {
+    let device = u64::from(depth) * u64::from(PAGE);
+    let theirs = u64::from(response.max_read_write_size);
+    let ours = match own.max_read_write_size {
+        0 => u64::MAX,
+        size => size.into(),
+    };
+    let small = response.max_receive_size < 128 || response.max_fragmented_size < 131_072;
+    let checks = [
+        (
+            response.status != 0 || response.negotiated_version != 0x0100,
+            "A2",
+        ),
+        (small, "A3"),
+        (
+            response.credits_granted == 0 || response.credits_requested == 0,
+            "A4",
+        ),
+        (response.preferred_send_size > own.max_recv_size, "A5"),
+        (ours.min(theirs).min(device) < u64::from(PAGE), "A6"),
+    ];
+    first_broken(&checks)
+}
+
+fn first_broken(checks: &[(bool, &'static str)]) -> &'static str {
+    checks
+        .iter()
+        .find(|check| check.0)
+        .map_or("good", |check| check.1)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
@@ -457,10 +511,19 @@ proptest! {
     fn v1_v2_v3_any_request_ends_well_or_at_once(
         request in request(), own in own(), buffers in 1u16..,
     ) {
-        if let Accept::Proceed(result) = negotiate::accept(&request.encode(), &own, buffers) {
-            check(&result, &own, buffers);
-            prop_assert!(result.params.max_send_size <= request.max_receive_size);
-        }
+        let said = match negotiate::accept(&request.encode(), &own, buffers) {
+            Accept::Proceed(result) => {
+                check(&result, &own, buffers);
+                prop_assert!(result.params.max_send_size <= request.max_receive_size);
+                "good"
+            }
+            Accept::Refuse(bytes) => {
+                prop_assert_eq!(bytes, negotiate::refuse(STATUS_NOT_SUPPORTED));
+                "Q2"
+            }
+            Accept::Terminate(rule) => rule.id(),
+        };
+        prop_assert_eq!(said, verdict(&request));
     }
 
     #[test]
@@ -468,7 +531,10 @@ proptest! {
         response in response(), own in own(), buffers in 1u16.., depth in 0u32..5000,
     ) {
         let bytes = response.encode();
-        if let Ok(result) = negotiate::initiate(&bytes, &own, depth, PAGE, buffers) {
+        let judged = negotiate::initiate(&bytes, &own, depth, PAGE, buffers);
+        let said = judged.map_or_else(|refusal| refusal.rule.id(), |_| "good");
+        prop_assert_eq!(said, judgement(&response, &own, depth));
+        if let Ok(result) = judged {
             check(&result, &own, buffers);
             let params = result.params;
             prop_assert!(params.max_send_size <= response.max_receive_size);

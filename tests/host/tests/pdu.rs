@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Message layouts, Q1, A1, D1-D5, D8, D11.
 
+mod common;
+
+use common::judge;
 use proptest::prelude::*;
 use smbdirect_host::proto::pdu::*;
 use smbdirect_host::proto::rule::Rule;
@@ -219,31 +222,6 @@ fn d11_unknown_flags_and_reserved_are_ignored() {
     assert!(flagged.response_requested && !plain.response_requested);
 }
 
-/// The rule a message breaks first, computed in another way.
-fn judge(bytes: &[u8], max: u32) -> Option<Rule> {
-    if bytes.len() < 20 {
-        return Some(Rule::D1);
-    }
-    let word = |at: usize| {
-        i128::from(bytes[at])
-            + i128::from(bytes[at + 1]) * 0x100
-            + i128::from(bytes[at + 2]) * 0x1_0000
-            + i128::from(bytes[at + 3]) * 0x100_0000
-    };
-    let (requested, remaining, offset, length) = (word(0) & 0xffff, word(8), word(12), word(16));
-    let checks = [
-        (requested == 0, Rule::D2),
-        (offset & 7 != 0, Rule::D3),
-        (offset + length > bytes.len() as i128, Rule::D4),
-        (length + remaining > i128::from(max), Rule::D5),
-        (length > 0 && offset < 24, Rule::D8),
-    ];
-    checks
-        .into_iter()
-        .find(|(broken, _)| *broken)
-        .map(|(_, rule)| rule)
-}
-
 /// Messages that are often legal or nearly so.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![
@@ -293,11 +271,21 @@ proptest! {
 
     #[test]
     fn negotiate_messages_survive_encoding(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        if let Ok(request) = NegotiateRequest::parse(&bytes) {
-            prop_assert_eq!(NegotiateRequest::parse(&request.encode()), Ok(request));
+        match NegotiateRequest::parse(&bytes) {
+            Ok(request) => prop_assert_eq!(NegotiateRequest::parse(&request.encode()), Ok(request)),
+            Err(rule) => prop_assert!(rule == Rule::Q1 && bytes.len() < 20),
         }
-        if let Ok(response) = NegotiateResponse::parse(&bytes) {
-            prop_assert_eq!(NegotiateResponse::parse(&response.encode()), Ok(response));
+        match NegotiateResponse::parse(&bytes) {
+            Ok(response) => prop_assert_eq!(NegotiateResponse::parse(&response.encode()), Ok(response)),
+            Err(rule) => prop_assert!(rule == Rule::A1 && bytes.len() < 32),
+        }
+    }
+
+    #[test]
+    fn descriptors_survive_encoding(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        match BufferDescriptor::parse(&bytes) {
+            Some(descriptor) => prop_assert_eq!(&descriptor.encode()[..], &bytes[..16]),
+            None => prop_assert!(bytes.len() < 16),
         }
     }
 }
