@@ -9,6 +9,7 @@ use smbdirect_host::proto::reassembly::Reassembly;
 
 const MAX: u32 = 131_072;
 
+// rules: F1+ F1-
 #[test]
 fn f1_payload_starts_at_24_and_fits_the_send_size() {
     let mut message = Message::open(5000, 1364);
@@ -24,6 +25,7 @@ fn f1_payload_starts_at_24_and_fits_the_send_size() {
     assert!(header.response_requested);
 }
 
+// rules: F1-
 #[test]
 fn f1_the_message_takes_no_more_than_is_left() {
     let mut message = Message::open(10, 1364);
@@ -31,6 +33,7 @@ fn f1_the_message_takes_no_more_than_is_left() {
     assert_eq!((message.length(), message.remaining()), (10, 0));
 }
 
+// rules: F2+
 #[test]
 fn f2_remaining_is_what_comes_after() {
     let mut train = Train::new(124, MAX);
@@ -49,6 +52,7 @@ fn f2_remaining_is_what_comes_after() {
     assert!(!train.is_open() && expected.next().is_none());
 }
 
+// rules: F4- F4+
 #[test]
 fn f4_too_large_is_refused_before_the_first_fragment() {
     let train = Train::new(1364, MAX);
@@ -58,6 +62,7 @@ fn f4_too_large_is_refused_before_the_first_fragment() {
     assert!(train.open(MAX).is_ok());
 }
 
+// rules: F5- F5+
 #[test]
 fn f5_a_begun_message_must_be_continued() {
     let mut train = Train::new(124, MAX);
@@ -71,6 +76,7 @@ fn f5_a_begun_message_must_be_continued() {
     assert!(train.open(150).is_ok());
 }
 
+// rules: F3+
 #[test]
 fn f3_a_credit_only_message_does_not_move_the_train() {
     let mut train = Train::new(124, MAX);
@@ -81,6 +87,7 @@ fn f3_a_credit_only_message_does_not_move_the_train() {
     assert_eq!(train.owed(), 150);
 }
 
+// rules: F3-
 #[test]
 fn f3_nothing_else_opens_between_the_fragments() {
     let mut train = Train::new(124, MAX);
@@ -104,6 +111,7 @@ fn no_data_is_no_message() {
     assert_eq!(header.wire_len(), HEADER_LEN);
 }
 
+// rules: P3+ P3-
 #[test]
 fn p3_the_next_iterator_fills_the_open_message() {
     let mut message = Message::open(300, 224);
@@ -115,6 +123,7 @@ fn p3_the_next_iterator_fills_the_open_message() {
     assert_eq!((message.length(), message.remaining()), (200, 100));
 }
 
+// rules: P3-
 #[test]
 fn p3_a_finished_upper_layer_message_is_not_continued() {
     let mut message = Message::open(50, 224);
@@ -122,6 +131,7 @@ fn p3_a_finished_upper_layer_message_is_not_continued() {
     assert!(!message.continues(0) && !message.continues(50));
 }
 
+// rules: F2-
 #[test]
 fn bytes_that_could_not_be_supplied_are_taken_back() {
     let mut message = Message::open(300, 224);
@@ -137,6 +147,7 @@ fn bytes_that_could_not_be_supplied_are_taken_back() {
 
 /// Every MaxSendSize that a validated parameter block and a peer can agree on, with the lengths where the
 /// number of fragments changes.
+// rules: F1+ F1- F2+
 #[test]
 fn f1_f2_every_legal_send_size() {
     for max_send in 25..=MAX_MESSAGE_SIZE {
@@ -202,6 +213,7 @@ fn send(payload: &[u8], iterators: &[usize], max_send: u32) -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
+    // rules: F1+ F2+ P3+
     #[test]
     fn f1_f2_the_peer_reassembles_the_same_bytes(
         payload in prop::collection::vec(any::<u8>(), 1..20_000),

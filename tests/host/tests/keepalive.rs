@@ -21,6 +21,7 @@ fn connected(now: u64) -> Keepalive {
     timer
 }
 
+// rules: K1+ K1-
 #[test]
 fn k1_silence_leads_to_a_probe_and_then_to_the_end() {
     let mut timer = connected(1000);
@@ -33,6 +34,7 @@ fn k1_silence_leads_to_a_probe_and_then_to_the_end() {
     assert_eq!(timer.expired(now + TIMEOUT + 10), Action::TimedOut);
 }
 
+// rules: K1-
 #[test]
 fn k1_a_probe_that_cannot_be_sent_times_out_as_well() {
     let mut timer = connected(0);
@@ -41,6 +43,7 @@ fn k1_a_probe_that_cannot_be_sent_times_out_as_well() {
     assert_eq!(timer.expired(INTERVAL + TIMEOUT), Action::TimedOut);
 }
 
+// rules: K1+
 #[test]
 fn k1_the_timer_is_lazy() {
     let mut timer = connected(0);
@@ -53,6 +56,7 @@ fn k1_the_timer_is_lazy() {
     );
 }
 
+// rules: K1+
 #[test]
 fn k1_any_good_receive_clears_the_keepalive() {
     for sent in [false, true] {
@@ -70,6 +74,7 @@ fn k1_any_good_receive_clears_the_keepalive() {
     }
 }
 
+// rules: K2+ K2-
 #[test]
 fn k2_only_one_message_carries_the_flag() {
     let mut timer = connected(0);
@@ -79,6 +84,7 @@ fn k2_only_one_message_carries_the_flag() {
     assert!(!timer.sending(INTERVAL + 2));
 }
 
+// rules: K2+
 #[test]
 fn k2_a_flagged_message_that_was_not_posted_passes_the_flag_on() {
     let mut timer = connected(0);
@@ -102,6 +108,7 @@ fn starved() -> (Keepalive, Credits) {
     (timer, credits)
 }
 
+// rules: K4+
 #[test]
 fn k4_a_grant_within_the_timeout_ends_the_wait() {
     let (mut timer, mut credits) = starved();
@@ -116,6 +123,7 @@ fn k4_a_grant_within_the_timeout_ends_the_wait() {
     assert!(matches!(timer.expired(now + 1), Action::Rearm(_)));
 }
 
+// rules: K4-
 #[test]
 fn k4_a_peer_that_grants_nothing_is_given_up() {
     let (mut timer, credits) = starved();
@@ -124,6 +132,7 @@ fn k4_a_peer_that_grants_nothing_is_given_up() {
     assert_eq!(timer.expired(INTERVAL + TIMEOUT), Action::TimedOut);
 }
 
+// rules: K5+ K5-
 #[test]
 fn k5_the_intervals_are_the_callers() {
     let mut timer = Keepalive::new();
@@ -136,6 +145,7 @@ fn k5_the_intervals_are_the_callers() {
     assert!(!timer.sending(u64::MAX));
 }
 
+// rules: E2+ E2- E3+ E3-
 #[test]
 fn e2_e3_a_phase_ends_on_time_whatever_arrives() {
     let mut timer = Keepalive::new();
@@ -146,6 +156,7 @@ fn e2_e3_a_phase_ends_on_time_whatever_arrives() {
     assert_eq!(timer.expired(5100), Action::TimedOut);
 }
 
+// rules: E2+
 #[test]
 fn e2_the_next_phase_replaces_the_last() {
     let mut timer = Keepalive::new();
@@ -166,6 +177,7 @@ fn a_stopped_timer_stays_quiet() {
     assert_eq!(Keepalive::default().expired(0), Action::Idle);
 }
 
+// rules: K3+ K3-
 #[test]
 fn k3_one_answer_per_burst_and_at_least_one_after_its_last_flag() {
     let mut answer = Answer::new();
@@ -184,6 +196,7 @@ fn k3_one_answer_per_burst_and_at_least_one_after_its_last_flag() {
     assert!(answer.is_owed());
 }
 
+// rules: K3-
 #[test]
 fn k3_the_answer_does_not_carry_the_flag() {
     let mut timer = connected(0);
@@ -217,6 +230,7 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
+    // rules: K1+ K2-
     #[test]
     fn k1_k2_time_out_only_after_real_silence(
         start in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)],
@@ -248,6 +262,7 @@ proptest! {
     }
 
     /// A timer that fires when told ends a silent connection within interval + two time-outs.
+    // rules: K1-
     #[test]
     fn k1_a_silent_peer_is_given_up(send_after in 0u64..TIMEOUT) {
         let mut timer = connected(0);
@@ -268,6 +283,7 @@ proptest! {
         prop_assert_eq!(now, INTERVAL + TIMEOUT + send_after);
     }
 
+    // rules: K5-
     #[test]
     fn any_times_are_survived(a: u64, b: u64, c: u64, d: u64) {
         let mut timer = Keepalive::new();

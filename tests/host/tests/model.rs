@@ -585,17 +585,20 @@ fn first_complaint(configs: impl Iterator<Item = Config>) -> Option<String> {
     configs.map(|config| explore(&config)).find_map(Result::err)
 }
 
+// rules: C4+ C8+ R28+
 #[test]
 fn c4_c8_every_message_arrives_in_both_directions() {
     explore_all(all_small().map(|(window, wish)| config(window, wish, [&[3, 1, 2], &[2, 3]])));
 }
 
+// rules: C8+ C9- R28+ R28-
 #[test]
 fn c8_one_sided_traffic_goes_on() {
     explore_all(all_small().map(|(window, wish)| config(window, wish, [&[3, 3, 3], &[]])));
     explore_all(all_small().map(|(window, wish)| config(window, wish, [&[1], &[3, 3, 3]])));
 }
 
+// rules: K3+ K3-
 #[test]
 fn k3_keepalives_at_any_time_do_no_harm() {
     explore_all(
@@ -608,6 +611,7 @@ fn k3_keepalives_at_any_time_do_no_harm() {
     );
 }
 
+// rules: C4+
 #[test]
 fn c4_windows_of_three_with_full_queues() {
     for window in [[1, 1], [1, 3], [2, 2], [3, 3]] {
@@ -615,6 +619,7 @@ fn c4_windows_of_three_with_full_queues() {
     }
 }
 
+// rules: C2+
 #[test]
 fn c2_a_peer_that_changes_its_target_does_no_harm() {
     let wide = all_small().filter(|&(_, wish)| wish == [3, 3]);
@@ -624,6 +629,7 @@ fn c2_a_peer_that_changes_its_target_does_no_harm() {
     }));
 }
 
+// rules: C4+
 #[test]
 fn c4_a_peer_with_the_weaker_rule_cannot_stall_us() {
     for peer in [Rule::Weaker, Rule::Plain] {
@@ -653,6 +659,7 @@ fn finds_the_stall(rule: Rule, least_window: u16) {
     assert!(complaint.starts_with("stuck") || complaint.contains("out of reach"));
 }
 
+// rules: C4- R28-
 #[test]
 fn c4_ablation_no_rule_for_the_last_credit() {
     finds_the_stall(Rule::Unguarded, 1);
@@ -660,6 +667,7 @@ fn c4_ablation_no_rule_for_the_last_credit() {
     finds_the_stall(Rule::Unguarded, 3);
 }
 
+// rules: C4- R28-
 #[test]
 fn c4_ablation_exception_for_a_peer_that_holds_a_credit() {
     finds_the_stall(Rule::Weaker, 1);
@@ -668,6 +676,7 @@ fn c4_ablation_exception_for_a_peer_that_holds_a_credit() {
     finds_the_stall(Rule::Plain, 2);
 }
 
+// rules: C4- C3- V1-
 #[test]
 fn c4_v1_ablation_no_reserve() {
     finds_the_stall(Rule::NoReserve, 1);

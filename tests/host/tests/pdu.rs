@@ -122,6 +122,7 @@ fn buffer_descriptor_has_the_published_layout() {
     assert_eq!(BufferDescriptor::GONE.encode(), [0xff; 16]);
 }
 
+// rules: Q1- Q1+
 #[test]
 fn q1_19_bytes_are_too_few_and_more_than_20_are_fine() {
     let bytes = [0x11; 512];
@@ -133,6 +134,7 @@ fn q1_19_bytes_are_too_few_and_more_than_20_are_fine() {
     }
 }
 
+// rules: A1- A1+
 #[test]
 fn a1_31_bytes_are_too_few_and_more_than_32_are_fine() {
     let bytes = [0x11; 512];
@@ -144,6 +146,7 @@ fn a1_31_bytes_are_too_few_and_more_than_32_are_fine() {
     }
 }
 
+// rules: D1- D1+
 #[test]
 fn d1_runt() {
     for length in 0..20 {
@@ -152,12 +155,14 @@ fn d1_runt() {
     assert!(parse(&message(0, 0)).is_ok());
 }
 
+// rules: D2- D2+
 #[test]
 fn d2_no_credits_requested() {
     assert_eq!(parse(&with(message(8, 0), 0, &[0, 0])), Err(Rule::D2));
     assert!(parse(&with(message(8, 0), 0, &[1, 0])).is_ok());
 }
 
+// rules: D3- D3+
 #[test]
 fn d3_offset_alignment() {
     for offset in [25u32, 28, 31, u32::MAX] {
@@ -172,6 +177,7 @@ fn d3_offset_alignment() {
     assert!(parse(&with(message(0, 0), 12, &[16])).is_ok());
 }
 
+// rules: D4- D4+
 #[test]
 fn d4_payload_outside_the_received_bytes() {
     for length in [33u32, u32::MAX, 1 << 31, u32::MAX - 23] {
@@ -192,6 +198,7 @@ fn d4_payload_outside_the_received_bytes() {
     assert!(parse(&with(message(32, 0), 16, &[31])).is_ok());
 }
 
+// rules: D5- D5+
 #[test]
 fn d5_announced_total_above_the_fragmented_size() {
     assert!(parse(&message(32, MAX - 32)).is_ok());
@@ -205,6 +212,7 @@ fn d5_announced_total_above_the_fragmented_size() {
     assert!(parse(&message(0, MAX)).is_ok());
 }
 
+// rules: D8- D8+
 #[test]
 fn d8_payload_over_the_header() {
     for offset in [0, 8, 16] {
@@ -213,6 +221,7 @@ fn d8_payload_over_the_header() {
     assert!(parse(&message(4, 0)).is_ok());
 }
 
+// rules: D11+ D11-
 #[test]
 fn d11_unknown_flags_and_reserved_are_ignored() {
     let plain = parse(&message(8, 0)).unwrap();
@@ -252,6 +261,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
+    // rules: D1- D2- D3- D4- D5- D8- R26+ R26- R48+
     #[test]
     fn any_bytes_yield_a_message_or_one_rule(
         bytes in prop_oneof![nearly(), prop::collection::vec(any::<u8>(), 0..64)],
@@ -269,6 +279,7 @@ proptest! {
         }
     }
 
+    // rules: Q1- A1- R48-
     #[test]
     fn negotiate_messages_survive_encoding(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         match NegotiateRequest::parse(&bytes) {
@@ -281,6 +292,7 @@ proptest! {
         }
     }
 
+    // rules: R48-
     #[test]
     fn descriptors_survive_encoding(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         match BufferDescriptor::parse(&bytes) {

@@ -31,6 +31,7 @@ fn refuses(state: &Reassembly, length: u32, remaining: u32, rule: Rule) {
     assert_eq!(after, *state);
 }
 
+// rules: F7+
 #[test]
 fn f7_a_single_fragment_is_first_and_last() {
     let mut state = Reassembly::new(true);
@@ -38,6 +39,7 @@ fn f7_a_single_fragment_is_first_and_last() {
     assert_eq!(state.accept(&header(7, 0)), Ok(stored(true, true, 7)));
 }
 
+// rules: F7+ F7-
 #[test]
 fn f7_the_first_fragment_announces_the_total() {
     let mut state = Reassembly::new(true);
@@ -54,6 +56,7 @@ fn f7_the_first_fragment_announces_the_total() {
     assert_eq!(state.owed(), 0);
 }
 
+// rules: D6- D6+
 #[test]
 fn d6_the_message_ends_too_early() {
     let state = begun(100, 100);
@@ -62,6 +65,7 @@ fn d6_the_message_ends_too_early() {
     assert!({ state }.accept(&header(100, 0)).is_ok());
 }
 
+// rules: D7- D7+
 #[test]
 fn d7_the_fragment_does_not_fit_what_is_owed() {
     let state = begun(100, 100);
@@ -72,6 +76,7 @@ fn d7_the_fragment_does_not_fit_what_is_owed() {
     assert!({ state }.accept(&header(10, 90)).is_ok());
 }
 
+// rules: D10+
 #[test]
 fn d10_fragments_without_data_are_taken() {
     let mut state = Reassembly::new(true);
@@ -92,6 +97,7 @@ fn d10_fragments_without_data_are_taken() {
     assert_eq!(state.accept(&header(200, 0)), Ok(stored(false, true, 300)));
 }
 
+// rules: D10-
 #[test]
 fn d10_without_data_what_is_owed_must_not_change() {
     let mut nothing_yet = Reassembly::new(true);
@@ -104,6 +110,7 @@ fn d10_without_data_what_is_owed_must_not_change() {
     refuses(&nothing_yet, 0, 0, Rule::D6);
 }
 
+// rules: D12+
 #[test]
 fn d12_an_empty_message_inside_a_train_is_counted() {
     let mut state = begun(100, 100);
@@ -116,6 +123,7 @@ fn d12_an_empty_message_inside_a_train_is_counted() {
     assert_eq!(state.stray_empties(), 1);
 }
 
+// rules: D12- D6-
 #[test]
 fn d12_strict_mode_makes_it_d6() {
     let mut state = Reassembly::new(true);
@@ -182,6 +190,7 @@ fn accepts(sequence: &[DataHeader], strict: bool) -> bool {
 }
 
 /// Small messages, but all of it: each split, and each with one field changed to each small value.
+// rules: D6- D7- D10+ D12+ D12- R26+ R26-
 #[test]
 fn every_split_and_every_change_of_a_field() {
     for (total, count) in (1..=5).flat_map(|total| (1..=4).map(move |count| (total, count))) {
@@ -227,6 +236,7 @@ fn words(bytes: &[u8]) -> DataHeader {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
+    // rules: D10+ F7+ R26+
     #[test]
     fn any_legal_split_is_accepted(sequence in trains(), strict: bool) {
         let mut state = Reassembly::new(strict);
@@ -249,6 +259,7 @@ proptest! {
         prop_assert_eq!((state.owed(), state.stray_empties()), (0, 0));
     }
 
+    // rules: D6- D7- D12- R26-
     #[test]
     fn a_mutation_is_accepted_only_if_still_legal(
         mut sequence in trains(), at: prop::sample::Index, what in 0..4, value in 0u32..4000,
@@ -267,6 +278,7 @@ proptest! {
     }
 
     /// Any field of the header, as bytes, through parser and reassembly.
+    // rules: D2- D3- D4- D5- D6- D7- D8- R26-
     #[test]
     fn a_changed_wire_field_is_accepted_only_if_still_legal(
         sequence in trains(), at: prop::sample::Index, field in 0usize..7,
