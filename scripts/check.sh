@@ -69,6 +69,9 @@ check_sizes() {
 	return 0
 }
 
+# Each rule has the tests it needs, and the page with all of them is up to date.
+check_traceability() { in_root python3 scripts/traceability.py -c; }
+
 ROOT=$("$TOP/scripts/root.sh") && KERNEL=$("$TOP/scripts/kernel.sh") || exit 1
 export ROOT
 check shellcheck check_shell
@@ -77,6 +80,7 @@ check sizes check_sizes
 check checkpatch check_c
 check layers check_layers
 check unsafe check_unsafe
+check traceability check_traceability
 check c-share check_c_share
 check rustfmt check_rustfmt
 check clippy check_clippy

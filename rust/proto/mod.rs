@@ -17,6 +17,8 @@
 //!   that the caller changes by compare-and-exchange.
 //! * Peer data is parsed once into checked types. No index, unwrap or plain operator reaches it;
 //!   arithmetic is `checked_`, `saturating_` or `wrapping_` by name, because a panic is a kernel `BUG()`.
+//!   Nor does a call that panics inside `core` survive (`clamp`, `div_ceil`, `copy_from_slice`), unless
+//!   the compiler sees that it cannot: `tests/host/tests/panic_free.rs` looks at the machine code.
 //! * Time is an input: a `u64` that grows, in a unit the caller chooses (see [`keepalive`]).
 //!
 //! # Map
@@ -38,6 +40,15 @@
 //! | [`descriptor`] | walk over the peer's buffer descriptors | B1-B3, R39-R41 |
 
 #![forbid(unsafe_code)]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 // The files are mounted by two crates (the module, the host tests) which each use a part of them and
 // disagree on what is reachable.
 #![allow(dead_code, unreachable_pub)]

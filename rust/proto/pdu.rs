@@ -77,11 +77,11 @@ impl<const N: usize> Writer<N> {
     }
 
     fn put<const M: usize>(mut self, field: [u8; M]) -> Self {
-        let end = self.at.saturating_add(M);
-        if let Some(room) = self.bytes.get_mut(self.at..end) {
-            room.copy_from_slice(&field);
+        // Not `copy_from_slice`, which panics unless the lengths are equal.
+        for (to, from) in self.bytes.iter_mut().skip(self.at).zip(field) {
+            *to = from;
         }
-        self.at = end;
+        self.at = self.at.saturating_add(M);
         self
     }
 

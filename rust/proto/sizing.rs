@@ -144,7 +144,7 @@ impl Share {
     /// still in excess.
     fn trim(&mut self, excess: u64) -> u64 {
         let spare = self.units.saturating_sub(self.least);
-        let units = u32::try_from(excess.div_ceil(u64::from(self.cost)))
+        let units = u32::try_from(excess.div_ceil(u64::from(self.cost.max(1))))
             .unwrap_or(u32::MAX)
             .min(spare);
         self.units = self.units.saturating_sub(units);

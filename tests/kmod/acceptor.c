@@ -259,12 +259,12 @@ static void early_end(void)
 }
 
 static const struct smbt_case cases[] = {
-	{ "lengths", lengths },
-	{ "versions", versions },
-	{ "fields", fields },
-	{ "response_first", response_first },
-	{ "silent", silent },
-	{ "early_end", early_end },
+	{ "lengths", lengths }, /* rules: X1 X2 Q1 */
+	{ "versions", versions }, /* rules: X3 Q2 */
+	{ "fields", fields }, /* rules: X4 X5 Q3 Q4 Q5 Q6 R7 */
+	{ "response_first", response_first }, /* rules: E5 */
+	{ "silent", silent }, /* rules: X6 E3 R1 */
+	{ "early_end", early_end }, /* rules: X7 E6 R1 */
 };
 
 SMBT_SUITE(acceptor);

@@ -293,14 +293,14 @@ static void token_waits(void)
 }
 
 static const struct smbt_case cases[] = {
-	{ "requests", requests },
+	{ "requests", requests }, /* rules: F1 F2 R25 */
 	{ "single", single },
 	{ "single_parts", single_parts },
 	{ "empty", empty },
 	{ "flushes", flushes },
-	{ "misuse", misuse },
-	{ "token", token },
-	{ "token_waits", token_waits },
+	{ "misuse", misuse }, /* rules: R21 R22 */
+	{ "token", token }, /* rules: R21 F3 */
+	{ "token_waits", token_waits }, /* rules: R13 R21 F6 */
 };
 
 SMBT_SUITE(batch);

@@ -332,16 +332,16 @@ static const struct smbt_case cases[] = {
 	{ "async", async },
 	{ "sync", sync },
 	{ "bound_client", bound_client },
-	{ "agreed", agreed },
-	{ "agreed_small", agreed_small },
+	{ "agreed", agreed }, /* rules: V4 */
+	{ "agreed_small", agreed_small }, /* rules: V4 */
 	{ "agreed_large", agreed_large },
-	{ "agreed_tiny", agreed_tiny },
-	{ "no_route", no_route },
+	{ "agreed_tiny", agreed_tiny }, /* rules: R7 */
+	{ "no_route", no_route }, /* rules: E2 */
 	{ "refused", refused },
-	{ "wrong_device", wrong_device },
-	{ "timeout", timeout },
-	{ "interrupted", interrupted },
-	{ "early_release", early_release },
+	{ "wrong_device", wrong_device }, /* rules: U1 R47 */
+	{ "timeout", timeout }, /* rules: E2 */
+	{ "interrupted", interrupted }, /* rules: R13 */
+	{ "early_release", early_release }, /* rules: R18 */
 	{ "huge", huge },
 };
 

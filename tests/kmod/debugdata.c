@@ -247,7 +247,7 @@ static const struct smbt_case cases[] = {
 	{ "statuses", statuses },
 	{ "values", values },
 	{ "counters", counters },
-	{ "atomic", atomic },
+	{ "atomic", atomic }, /* rules: R46 */
 	{ "small_buffer", small_buffer },
 };
 

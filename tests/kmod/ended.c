@@ -237,13 +237,13 @@ static void blocked_sender(void)
 }
 
 static const struct smbt_case cases[] = {
-	{ "after_shutdown", after_shutdown },
+	{ "after_shutdown", after_shutdown }, /* rules: R13 R15 R47 */
 	{ "never_connected", never_connected },
-	{ "quiet_release", quiet_release },
-	{ "server_first", server_first },
+	{ "quiet_release", quiet_release }, /* rules: R14 R15 R47 */
+	{ "server_first", server_first }, /* rules: R15 */
 	{ "in_softirq_context", in_softirq_context },
 	{ "busy", busy },
-	{ "blocked_sender", blocked_sender },
+	{ "blocked_sender", blocked_sender }, /* rules: R13 */
 };
 
 SMBT_SUITE(ended);

@@ -158,10 +158,10 @@ static void no_response(void)
 
 static const struct smbt_case cases[] = {
 	{ "request", request },
-	{ "good", good },
-	{ "bad_lengths", bad_lengths },
-	{ "bad_fields", bad_fields },
-	{ "no_response", no_response },
+	{ "good", good }, /* rules: X1 */
+	{ "bad_lengths", bad_lengths }, /* rules: A1 */
+	{ "bad_fields", bad_fields }, /* rules: A2 A3 A4 A5 A6 */
+	{ "no_response", no_response }, /* rules: E2 */
 };
 
 SMBT_SUITE(initiator);

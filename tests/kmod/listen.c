@@ -350,16 +350,16 @@ static void create_accepting(void)
 
 static const struct smbt_case cases[] = {
 	{ "bind_errors", bind_errors },
-	{ "bind_restricted", bind_restricted },
+	{ "bind_restricted", bind_restricted }, /* rules: U1 */
 	{ "listen_errors", listen_errors },
 	{ "backlog_huge", backlog_huge },
-	{ "accept_errors", accept_errors },
-	{ "accept_waits", accept_waits },
-	{ "backlog_exact", backlog_exact },
+	{ "accept_errors", accept_errors }, /* rules: R4 */
+	{ "accept_waits", accept_waits }, /* rules: R13 */
+	{ "backlog_exact", backlog_exact }, /* rules: R2 */
 	{ "is_empty", is_empty },
-	{ "dead_child", dead_child },
-	{ "ready_child", ready_child },
-	{ "release_with_children", release_with_children },
+	{ "dead_child", dead_child }, /* rules: R1 R3 */
+	{ "ready_child", ready_child }, /* rules: E3 */
+	{ "release_with_children", release_with_children }, /* rules: R5 R14 */
 	{ "create_accepting", create_accepting },
 };
 

@@ -456,18 +456,18 @@ static const struct smbt_case cases[] = {
 	{ "sizes_kvec", sizes_kvec },
 	{ "sizes_bvec", sizes_bvec },
 	{ "sizes_folioq", sizes_folioq },
-	{ "prefix", prefix },
+	{ "prefix", prefix }, /* rules: F7 */
 	{ "discard", discard },
-	{ "send_errors", send_errors },
+	{ "send_errors", send_errors }, /* rules: F4 */
 	{ "misuse", misuse },
-	{ "recv_waits", recv_waits },
-	{ "last_words", last_words },
+	{ "recv_waits", recv_waits }, /* rules: R13 */
+	{ "last_words", last_words }, /* rules: R29 */
 	{ "odd_segments", odd_segments },
-	{ "copy_fault", copy_fault },
-	{ "idle", idle },
-	{ "keepalive", keepalive },
+	{ "copy_fault", copy_fault }, /* rules: R30 */
+	{ "idle", idle }, /* rules: R28 C9 */
+	{ "keepalive", keepalive }, /* rules: X12 K1 K3 */
 	{ "poll_contexts", poll_contexts },
-	{ "long_read", long_read },
+	{ "long_read", long_read }, /* rules: R31 */
 };
 
 SMBT_SUITE(message);

@@ -316,8 +316,8 @@ static void logging(void)
 
 static const struct smbt_case cases[] = {
 	{ "create", create },
-	{ "table", table },
-	{ "read_back", read_back },
+	{ "table", table }, /* rules: R8 */
+	{ "read_back", read_back }, /* rules: R8 */
 	{ "kernel_settings", kernel_settings },
 	{ "too_late", too_late },
 	{ "frwr", frwr },

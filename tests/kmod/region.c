@@ -492,19 +492,19 @@ static void exhausted(void)
 
 static const struct smbt_case cases[] = {
 	{ "byte", byte },
-	{ "page", page },
+	{ "page", page }, /* rules: M3 */
 	{ "unaligned", unaligned },
 	{ "mebibyte", mebibyte },
 	{ "largest", largest },
-	{ "too_large", too_large },
-	{ "with_gaps", with_gaps },
-	{ "remote_invalidation", remote_invalidation },
-	{ "one_of_two", one_of_two },
-	{ "used_up_key", used_up_key },
-	{ "not_memory", not_memory },
-	{ "stale_key", stale_key },
-	{ "foreign_key", foreign_key },
-	{ "exhausted", exhausted },
+	{ "too_large", too_large }, /* rules: R36 */
+	{ "with_gaps", with_gaps }, /* rules: R35 M2 */
+	{ "remote_invalidation", remote_invalidation }, /* rules: I1 I2 I5 */
+	{ "one_of_two", one_of_two }, /* rules: I3 X19 */
+	{ "used_up_key", used_up_key }, /* rules: X17 */
+	{ "not_memory", not_memory }, /* rules: R36 */
+	{ "stale_key", stale_key }, /* rules: R33 M5 X16 */
+	{ "foreign_key", foreign_key }, /* rules: R34 I4 X19 */
+	{ "exhausted", exhausted }, /* rules: R37 R38 */
 };
 
 SMBT_SUITE(region);

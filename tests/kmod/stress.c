@@ -461,13 +461,13 @@ static void regions_and_release(void)
 }
 
 static const struct smbt_case cases[] = {
-	{ "requests", loads },
-	{ "messages", streams },
-	{ "few_credits", few_credits },
-	{ "one_credit", one_credit },
-	{ "connections", connections },
-	{ "listeners", listener_churn },
-	{ "regions_and_release", regions_and_release },
+	{ "requests", loads }, /* rules: R33 R42 */
+	{ "messages", streams }, /* rules: R21 F3 */
+	{ "few_credits", few_credits }, /* rules: R28 X13 */
+	{ "one_credit", one_credit }, /* rules: R28 C4 X13 */
+	{ "connections", connections }, /* rules: X7 R14 */
+	{ "listeners", listener_churn }, /* rules: R5 */
+	{ "regions_and_release", regions_and_release }, /* rules: R37 */
 };
 
 SMBT_SUITE(stress);

@@ -331,15 +331,15 @@ static void interrupted(void)
 }
 
 static const struct smbt_case cases[] = {
-	{ "several", several },
-	{ "hundreds", hundreds },
+	{ "several", several }, /* rules: R39 B1 */
+	{ "hundreds", hundreds }, /* rules: R42 B5 X15 */
 	{ "local_memory", local_memory },
-	{ "maximum", maximum },
-	{ "refusals", refusals },
-	{ "nothing", nothing },
-	{ "bad_descriptors", bad_descriptors },
-	{ "wrong_direction", wrong_direction },
-	{ "interrupted", interrupted },
+	{ "maximum", maximum }, /* rules: B7 X15 */
+	{ "refusals", refusals }, /* rules: R41 B2 B7 X18 */
+	{ "nothing", nothing }, /* rules: R40 B3 X18 */
+	{ "bad_descriptors", bad_descriptors }, /* rules: X16 */
+	{ "wrong_direction", wrong_direction }, /* rules: M1 */
+	{ "interrupted", interrupted }, /* rules: R44 B8 */
 };
 
 SMBT_SUITE(transfer);

@@ -427,16 +427,16 @@ static void over_send(void)
 }
 
 static const struct smbt_case cases[] = {
-	{ "trains", trains },
-	{ "odd_but_legal", odd_but_legal },
-	{ "bad_headers", bad_headers },
-	{ "bad_trains", bad_trains },
-	{ "judged", judged },
-	{ "over_grant", over_grant },
-	{ "no_grant", no_grant },
-	{ "response_requested", response_requested },
-	{ "sign_of_life", sign_of_life },
-	{ "over_send", over_send },
+	{ "trains", trains }, /* rules: X8 R26 */
+	{ "odd_but_legal", odd_but_legal }, /* rules: D10 D11 D12 */
+	{ "bad_headers", bad_headers }, /* rules: X9 X10 D1 D2 D3 D4 D5 D8 */
+	{ "bad_trains", bad_trains }, /* rules: X11 D6 D7 */
+	{ "judged", judged }, /* rules: F1 F2 C2 */
+	{ "over_grant", over_grant }, /* rules: R27 C6 */
+	{ "no_grant", no_grant }, /* rules: X13 C1 K1 K4 R13 */
+	{ "response_requested", response_requested }, /* rules: R6 K3 */
+	{ "sign_of_life", sign_of_life }, /* rules: X12 K1 */
+	{ "over_send", over_send }, /* rules: X14 R27 D9 */
 };
 
 SMBT_SUITE(wire);

@@ -85,6 +85,7 @@ rdma_sends() {
 }
 
 # channels: a multichannel mount really has two RDMA channels.
+# rules: X20
 check_channels() {
 	local n
 	wait_for 30 two_channels || { n=$(rdma_channels); why "$n RDMA channels instead of 2"; }
@@ -104,6 +105,7 @@ test_already_loaded() {
 
 # device: one gets another name, goes while a mount writes over it (R19), and comes back; the writer
 # goes on then, and reads what it wrote.
+# rules: R19
 test_device() {
 	topology_up A && load_modules && server_start && random_pool || return
 	try 10 rdma dev set rxe0 name rxe7 || return

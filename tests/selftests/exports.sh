@@ -50,6 +50,7 @@ complete() {
 }
 
 # leftovers: a consumer that forgets its sockets; our module tears them down when it goes (R20).
+# rules: R20
 leftovers() {
 	insert "$SMBDIRECT_KO" && try 60 insmod "$SMBDIRECT_TEST_KO" iwarp=$IWARP addr=$SERVER leave=1 &&
 		try 60 rmmod smbdirect_test && unload_modules &&

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use smbdirect_host::proto::credits::{Blocked, Credits};
 use smbdirect_host::proto::pdu::DataHeader;
 use smbdirect_host::proto::rule::Rule;
+use smbdirect_host::proto::sizing::{plan, DeviceLimits, Wanted};
 
 /// A message with payload (or without) that asks for `requested` and grants `granted`.
 fn message(payload: bool, requested: u16, granted: u16) -> DataHeader {
@@ -36,6 +37,27 @@ fn credits(send: u16, target: u16, held: u16, available: u32) -> Credits {
     credits
 }
 
+/// A connection's wishes, and a device with room for two messages and one receive.
+fn tiny_device() -> (Wanted, DeviceLimits) {
+    let wanted = Wanted {
+        send_messages: 255,
+        recv_credits: 255,
+        regions: 0,
+        rw_contexts: 0,
+        wr_per_context: 1,
+        send_sges: 1,
+    };
+    let device = DeviceLimits {
+        max_qp_wr: 3,
+        max_cqe: 3,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_sge_rd: 1,
+        max_fast_reg_page_list_len: 1,
+    };
+    (wanted, device)
+}
+
 /// The same after a message with payload, or without, has used one more credit.
 fn after_message(payload: bool, send: u16, target: u16, held: u16, available: u32) -> Credits {
     let mut credits = credits(send, target, held + 1, available);
@@ -47,6 +69,7 @@ fn after_message(payload: bool, send: u16, target: u16, held: u16, available: u3
     credits
 }
 
+// rules: C1-
 #[test]
 fn c1_no_credit_no_send_and_nothing_changes() {
     let mut state = credits(0, 10, 3, 5);
@@ -55,6 +78,7 @@ fn c1_no_credit_no_send_and_nothing_changes() {
     assert_eq!(state, before);
 }
 
+// rules: C1+
 #[test]
 fn c1_every_message_costs_one() {
     let mut state = credits(3, 10, 10, 5);
@@ -64,6 +88,7 @@ fn c1_every_message_costs_one() {
     assert_eq!(state.send_credits(), 1);
 }
 
+// rules: C2+ C2-
 #[test]
 fn c2_the_request_is_our_target_and_never_zero() {
     assert_eq!(Credits::new(255, 200).credits_requested(), 200);
@@ -73,6 +98,7 @@ fn c2_the_request_is_our_target_and_never_zero() {
     assert_eq!(state.receive_target(), 7);
 }
 
+// rules: C2-
 #[test]
 fn c2_the_peers_target_is_capped() {
     let mut state = Credits::new(20, 255);
@@ -83,6 +109,7 @@ fn c2_the_peers_target_is_capped() {
     assert_eq!(state.receive_target(), 1);
 }
 
+// rules: C3+
 #[test]
 fn c3_one_receive_is_kept_that_is_not_granted() {
     let mut state = Credits::new(10, 255);
@@ -105,6 +132,7 @@ fn c3_one_receive_is_kept_that_is_not_granted() {
     assert_eq!(state.missing(100), 1);
 }
 
+// rules: C3-
 #[test]
 fn c3_receives_never_exceed_the_queue() {
     let mut state = Credits::new(10, 255);
@@ -115,6 +143,7 @@ fn c3_receives_never_exceed_the_queue() {
     assert_eq!((state.available(), state.missing(100)), (0, 0));
 }
 
+// rules: C4- C4+
 #[test]
 fn c4_the_last_credit_is_not_spent_without_a_grant() {
     // Whether the peer holds credits (seen from here) makes no difference.
@@ -132,6 +161,7 @@ fn c4_the_last_credit_is_not_spent_without_a_grant() {
     assert_eq!(credits(2, 10, 10, 0).take(), Ok(0));
 }
 
+// rules: C4+
 #[test]
 fn c4_a_credit_from_the_peer_unblocks_as_well() {
     let mut state = credits(1, 10, 10, 0);
@@ -139,6 +169,7 @@ fn c4_a_credit_from_the_peer_unblocks_as_well() {
     assert_eq!(state.take(), Ok(0));
 }
 
+// rules: C4+ C4-
 #[test]
 fn c4_only_the_last_credit_reaches_beyond_the_target() {
     assert_eq!(credits(2, 10, 10, 1).take(), Ok(0));
@@ -152,6 +183,7 @@ fn c4_only_the_last_credit_reaches_beyond_the_target() {
     );
 }
 
+// rules: C5+ C5-
 #[test]
 fn c5_only_posted_receives_are_granted() {
     let mut state = credits(5, 100, 0, 0);
@@ -163,6 +195,7 @@ fn c5_only_posted_receives_are_granted() {
     assert_eq!((state.posted_receives(), state.outstanding()), (3, 3));
 }
 
+// rules: C5-
 #[test]
 fn c5_what_exceeds_the_target_stays_available() {
     let mut state = credits(5, 10, 7, 20);
@@ -170,6 +203,7 @@ fn c5_what_exceeds_the_target_stays_available() {
     assert_eq!(state.available(), 17);
 }
 
+// rules: C5- C10+
 #[test]
 fn c5_a_post_that_failed_is_taken_back() {
     let mut state = credits(5, 10, 2, 3);
@@ -179,6 +213,7 @@ fn c5_a_post_that_failed_is_taken_back() {
     assert_eq!(state, before);
 }
 
+// rules: C6+ C6- R27+
 #[test]
 fn c6_granted_credits_saturate() {
     let mut state = credits(65530, 10, 3, 0);
@@ -190,6 +225,7 @@ fn c6_granted_credits_saturate() {
     assert_eq!(state.send_credits(), 65535);
 }
 
+// rules: C6-
 #[test]
 fn c6_a_grant_fits_its_field() {
     let mut state = Credits::new(u16::MAX, 255);
@@ -198,6 +234,7 @@ fn c6_a_grant_fits_its_field() {
     assert_eq!(state.take(), Ok(u16::MAX));
 }
 
+// rules: C7+
 #[test]
 fn c7_send_credits_are_not_bound_to_our_own_target() {
     let mut state = Credits::new(255, 10);
@@ -205,6 +242,33 @@ fn c7_send_credits_are_not_bound_to_our_own_target() {
     assert_eq!(state.send_credits(), 5000);
 }
 
+// rules: C7+ C7-
+#[test]
+fn c7_credits_and_local_slots_do_not_move_each_other() {
+    let (wanted, device) = tiny_device();
+    let slots = plan(&wanted, &device).unwrap().send_messages;
+    assert_eq!(slots, 2);
+    // Grants without end neither fill the slots nor make us ask for more.
+    let mut state = Credits::new(255, slots);
+    state.negotiated(5000, 10);
+    state.posted(10);
+    assert_eq!(state.grant_all_for_response(), 10);
+    for _ in 0..10 {
+        state.received(&message(false, 10, 60_000)).unwrap();
+    }
+    assert_eq!(
+        (state.send_credits(), state.credits_requested()),
+        (65535, 2)
+    );
+    assert_eq!(plan(&wanted, &device).unwrap().send_messages, slots);
+    // Room for many messages is no credit.
+    let mut poor = Credits::new(255, 1000);
+    poor.negotiated(0, 10);
+    poor.posted(10);
+    assert_eq!(poor.take(), Err(Blocked::NoCredit));
+}
+
+// rules: C8+ C8-
 #[test]
 fn c8_a_due_grant_is_issued_in_one_step() {
     for target in 1..=12u16 {
@@ -229,6 +293,7 @@ fn c8_a_due_grant_is_issued_in_one_step() {
     }
 }
 
+// rules: C8+ C8-
 #[test]
 fn c8_a_partial_grant_leaves_the_rest_due() {
     let mut state = after_message(true, 9, 255, 10, 1);
@@ -243,6 +308,7 @@ fn c8_a_partial_grant_leaves_the_rest_due() {
     assert!(!state.grant_due(0), "above");
 }
 
+// rules: C8+
 #[test]
 fn c8_posting_comes_before_granting() {
     let mut state = after_message(true, 2, 10, 1, 1);
@@ -253,12 +319,14 @@ fn c8_posting_comes_before_granting() {
     assert_eq!(state.take(), Ok(5));
 }
 
+// rules: C8-
 #[test]
 fn c8_no_credit_no_grant() {
     assert!(!after_message(true, 0, 10, 0, 5).grant_due(0));
     assert!(after_message(true, 1, 10, 0, 5).grant_due(0));
 }
 
+// rules: C9-
 #[test]
 fn c9_a_credit_only_message_provokes_none() {
     for (held, due) in [(0, true), (1, false), (2, false)] {
@@ -272,6 +340,7 @@ fn c9_a_credit_only_message_provokes_none() {
     assert!(after_message(true, 2, 100, 2, 50).grant_due(0));
 }
 
+// rules: C9+ C9- R28-
 #[test]
 fn c9_payload_counts_until_the_grant_that_answers_it() {
     let mut state = after_message(true, 9, 100, 2, 90);
@@ -283,6 +352,7 @@ fn c9_payload_counts_until_the_grant_that_answers_it() {
     }
 }
 
+// rules: C3+
 #[test]
 fn refills_are_grouped_unless_urgent() {
     let filled = credits(9, 64, 64, 1);
@@ -299,6 +369,7 @@ fn refills_are_grouped_unless_urgent() {
     assert!(state.received(&message(true, 64, 0)).unwrap().refill);
 }
 
+// rules: C10+
 #[test]
 fn c10_a_message_that_was_not_posted_restores_the_counters() {
     for (send, held, available) in [(1, 0, 5), (1, 10, 1), (7, 3, 2), (2, 10, 0), (9, 0, 20)] {
@@ -314,6 +385,23 @@ fn c10_a_message_that_was_not_posted_restores_the_counters() {
     }
 }
 
+// rules: C10- D9-
+#[test]
+fn c10_a_grant_that_never_travelled_is_no_credit() {
+    let mut posted = credits(5, 10, 0, 4);
+    let granted = posted.take().unwrap();
+    let mut failed = posted;
+    failed.give_back(granted);
+    assert!(posted.received(&message(true, 10, 0)).is_ok());
+    assert_eq!(failed.received(&message(true, 10, 0)), Err(Rule::D9));
+    // Nor is the receive of the negotiation: a fresh connection has nothing to grant.
+    let mut fresh = Credits::new(255, 255);
+    fresh.negotiated(1, 10);
+    assert_eq!((fresh.posted_receives(), fresh.available()), (0, 0));
+    assert_eq!(fresh.take(), Err(Blocked::LastCredit));
+}
+
+// rules: C10+ Q7+
 #[test]
 fn c10_a_response_that_was_not_posted_restores_the_counters() {
     let mut state = credits(0, 10, 0, 11);
@@ -328,11 +416,13 @@ fn c10_a_response_that_was_not_posted_restores_the_counters() {
     assert_eq!(state, before);
 }
 
+// rules: Q7-
 #[test]
 fn q7_nothing_posted_nothing_granted_with_the_response() {
     assert_eq!(credits(0, 10, 0, 0).grant_all_for_response(), 0);
 }
 
+// rules: D9- D9+ R27-
 #[test]
 fn d9_a_message_without_a_credit_is_refused() {
     let mut state = credits(3, 10, 1, 4);
@@ -347,6 +437,7 @@ fn d9_a_message_without_a_credit_is_refused() {
     assert_eq!(state.posted_receives(), before.posted_receives() - 1);
 }
 
+// rules: R27-
 #[test]
 fn r27_counters_do_not_go_below_zero() {
     let mut state = Credits::new(1, 1);
@@ -431,6 +522,7 @@ impl Shadow {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
+    // rules: C5+ C6+ C10+ D9- R27+ R27-
     #[test]
     fn c5_c6_c10_any_interleaving_keeps_the_balance(
         recv_max in prop_oneof![1u16..4, 1u16..300, Just(u16::MAX)],
@@ -499,6 +591,7 @@ proptest! {
     }
 
     /// R28: at every quiet point with a free buffer the peer holds a credit.
+    // rules: R28+
     #[test]
     fn r28_a_peer_at_zero_gets_a_grant_at_once(
         target in 1u16..300, send in 1u16..5, free in 1u32..300, payload: bool,

@@ -32,6 +32,7 @@ fn segment(local_offset: u32, number: u32, length: u32) -> Segment {
     }
 }
 
+// rules: B1+ R39+
 #[test]
 fn b1_elements_are_used_in_order_and_the_last_is_clipped() {
     let expected = vec![segment(0, 0, 10), segment(10, 1, 20), segment(30, 2, 5)];
@@ -43,6 +44,7 @@ fn b1_elements_are_used_in_order_and_the_last_is_clipped() {
     assert_eq!(segments(&[100], 1), Ok(vec![segment(0, 0, 1)]));
 }
 
+// rules: B1-
 #[test]
 fn b1_the_array_size_is_a_multiple_of_16() {
     let bytes = array(&[10, 20]);
@@ -55,6 +57,7 @@ fn b1_the_array_size_is_a_multiple_of_16() {
     assert_eq!(WalkError::Misaligned.rule(), Rule::B1);
 }
 
+// rules: B2- B2+ R41-
 #[test]
 fn b2_too_short_is_an_error_before_anything() {
     assert_eq!(segments(&[10, 20], 31), Err(WalkError::Short));
@@ -65,6 +68,7 @@ fn b2_too_short_is_an_error_before_anything() {
     );
 }
 
+// rules: B2- B2+
 #[test]
 fn b2_a_zero_length_counts_only_in_the_used_part() {
     assert_eq!(segments(&[10, 0, 20], 11), Err(WalkError::ZeroLength));
@@ -74,6 +78,7 @@ fn b2_a_zero_length_counts_only_in_the_used_part() {
     assert_eq!(WalkError::Short.rule(), Rule::B2);
 }
 
+// rules: B3+ R40+
 #[test]
 fn b3_zero_bytes_need_nothing() {
     for bytes in [&[][..], &[1, 2, 3], &array(&[0])] {
@@ -81,6 +86,16 @@ fn b3_zero_bytes_need_nothing() {
     }
 }
 
+// rules: B3- R40-
+#[test]
+fn b3_one_byte_is_not_nothing() {
+    assert_eq!(Walk::new(&[], 1).unwrap_err(), WalkError::Short);
+    assert_eq!(Walk::new(&[1, 2, 3], 1).unwrap_err(), WalkError::Misaligned);
+    assert_eq!(segments(&[0], 1), Err(WalkError::ZeroLength));
+    assert_eq!(segments(&[5], 1), Ok(vec![segment(0, 0, 1)]));
+}
+
+// rules: B4-
 #[test]
 fn b4_addresses_at_the_end_do_not_overflow() {
     let bytes = BufferDescriptor {
@@ -94,6 +109,7 @@ fn b4_addresses_at_the_end_do_not_overflow() {
     assert_eq!(walk.next_up_to(60).unwrap().remote_addr, 59);
 }
 
+// rules: B5+ B5-
 #[test]
 fn b5_a_transfer_can_be_cut_into_batches() {
     let bytes = array(&[10, 20]);
@@ -122,6 +138,7 @@ fn b5_a_transfer_can_be_cut_into_batches() {
     );
 }
 
+// rules: B5+
 #[test]
 fn b5_thousands_of_elements() {
     let lengths = vec![1; 10_000];
@@ -136,6 +153,7 @@ fn length() -> impl Strategy<Value = u32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
+    // rules: B1+ B2- B4+ R39+ R39- R41+ R41-
     #[test]
     fn b1_b2_r39_r41_covers_the_request_exactly_or_not_at_all(
         lengths in prop::collection::vec(length(), 0..20),
@@ -176,6 +194,7 @@ proptest! {
         prop_assert_eq!(walk.left(), 0);
     }
 
+    // rules: B1- B4- R48-
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..100), size: u32) {
         if let Ok(walk) = Walk::new(&bytes, size) {

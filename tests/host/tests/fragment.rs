@@ -3,11 +3,13 @@
 
 use proptest::prelude::*;
 use smbdirect_host::proto::fragment::{Message, SendError, Train};
+use smbdirect_host::proto::params::MAX_MESSAGE_SIZE;
 use smbdirect_host::proto::pdu::{DataHeader, HEADER_LEN};
 use smbdirect_host::proto::reassembly::Reassembly;
 
 const MAX: u32 = 131_072;
 
+// rules: F1+ F1-
 #[test]
 fn f1_payload_starts_at_24_and_fits_the_send_size() {
     let mut message = Message::open(5000, 1364);
@@ -23,6 +25,7 @@ fn f1_payload_starts_at_24_and_fits_the_send_size() {
     assert!(header.response_requested);
 }
 
+// rules: F1-
 #[test]
 fn f1_the_message_takes_no_more_than_is_left() {
     let mut message = Message::open(10, 1364);
@@ -30,6 +33,7 @@ fn f1_the_message_takes_no_more_than_is_left() {
     assert_eq!((message.length(), message.remaining()), (10, 0));
 }
 
+// rules: F2+
 #[test]
 fn f2_remaining_is_what_comes_after() {
     let mut train = Train::new(124, MAX);
@@ -48,6 +52,7 @@ fn f2_remaining_is_what_comes_after() {
     assert!(!train.is_open() && expected.next().is_none());
 }
 
+// rules: F4- F4+
 #[test]
 fn f4_too_large_is_refused_before_the_first_fragment() {
     let train = Train::new(1364, MAX);
@@ -57,6 +62,7 @@ fn f4_too_large_is_refused_before_the_first_fragment() {
     assert!(train.open(MAX).is_ok());
 }
 
+// rules: F5- F5+
 #[test]
 fn f5_a_begun_message_must_be_continued() {
     let mut train = Train::new(124, MAX);
@@ -70,6 +76,7 @@ fn f5_a_begun_message_must_be_continued() {
     assert!(train.open(150).is_ok());
 }
 
+// rules: F3+
 #[test]
 fn f3_a_credit_only_message_does_not_move_the_train() {
     let mut train = Train::new(124, MAX);
@@ -80,6 +87,22 @@ fn f3_a_credit_only_message_does_not_move_the_train() {
     assert_eq!(train.owed(), 150);
 }
 
+// rules: F3-
+#[test]
+fn f3_nothing_else_opens_between_the_fragments() {
+    let mut train = Train::new(124, MAX);
+    let mut left = 250;
+    while left > 0 {
+        let mut message = train.open(left).unwrap();
+        left -= message.append(left);
+        train.closed(&message);
+        for other in [1, 49, 51, 99, 101, 149, 151, 250, MAX] {
+            let opened = train.open(other);
+            assert_eq!(opened.is_ok(), left == 0, "{other} with {left} to go");
+        }
+    }
+}
+
 #[test]
 fn no_data_is_no_message() {
     assert_eq!(Train::new(1364, MAX).open(0), Err(SendError::NoData));
@@ -88,6 +111,7 @@ fn no_data_is_no_message() {
     assert_eq!(header.wire_len(), HEADER_LEN);
 }
 
+// rules: P3+ P3-
 #[test]
 fn p3_the_next_iterator_fills_the_open_message() {
     let mut message = Message::open(300, 224);
@@ -99,6 +123,7 @@ fn p3_the_next_iterator_fills_the_open_message() {
     assert_eq!((message.length(), message.remaining()), (200, 100));
 }
 
+// rules: P3-
 #[test]
 fn p3_a_finished_upper_layer_message_is_not_continued() {
     let mut message = Message::open(50, 224);
@@ -106,6 +131,7 @@ fn p3_a_finished_upper_layer_message_is_not_continued() {
     assert!(!message.continues(0) && !message.continues(50));
 }
 
+// rules: F2-
 #[test]
 fn bytes_that_could_not_be_supplied_are_taken_back() {
     let mut message = Message::open(300, 224);
@@ -117,6 +143,34 @@ fn bytes_that_could_not_be_supplied_are_taken_back() {
     );
     message.shorten(u32::MAX);
     assert_eq!((message.length(), message.remaining()), (0, 300));
+}
+
+/// Every MaxSendSize that a validated parameter block and a peer can agree on, with the lengths where the
+/// number of fragments changes.
+// rules: F1+ F1- F2+
+#[test]
+fn f1_f2_every_legal_send_size() {
+    for max_send in 25..=MAX_MESSAGE_SIZE {
+        let room = max_send - 24;
+        for total in [1, room - 1, room, room + 1, 2 * room + 1] {
+            let (mut train, mut state) = (Train::new(max_send, MAX), Reassembly::new(true));
+            let (mut left, mut fragments) = (total, 0);
+            while left > 0 {
+                let mut message = train.open(left).unwrap();
+                assert_eq!(
+                    message.append(u32::MAX),
+                    left.min(room),
+                    "{max_send} {left}"
+                );
+                let header = message.header(1, 0, false);
+                assert_eq!(header.remaining, left - header.length);
+                state.accept(&header).unwrap();
+                train.closed(&message);
+                (left, fragments) = (train.owed(), fragments + 1);
+            }
+            assert_eq!((fragments, state.owed()), (total.div_ceil(room), 0));
+        }
+    }
 }
 
 /// Sends one message given as iterators of these lengths, coalescing as the engine does; returns the
@@ -159,11 +213,12 @@ fn send(payload: &[u8], iterators: &[usize], max_send: u32) -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
+    // rules: F1+ F2+ P3+
     #[test]
     fn f1_f2_the_peer_reassembles_the_same_bytes(
         payload in prop::collection::vec(any::<u8>(), 1..20_000),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-        max_send in prop_oneof![25u32..200, 128u32..9000],
+        max_send in prop_oneof![25u32..200, 128u32..9000, 25..=MAX_MESSAGE_SIZE],
     ) {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(payload.len())).collect();
         ends.extend([0, payload.len()]);

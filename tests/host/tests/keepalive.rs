@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Timers and answers: K1-K3, K5, E2/E3.
+//! Timers and answers: K1-K5, E2/E3.
 
+mod common;
+
+use common::header;
 use proptest::prelude::*;
+use smbdirect_host::proto::credits::{Blocked, Credits};
 use smbdirect_host::proto::keepalive::{Action, Answer, Keepalive};
+use smbdirect_host::proto::pdu::DataHeader;
 
 const INTERVAL: u64 = 120_000;
 const TIMEOUT: u64 = 5_000;
@@ -16,6 +21,7 @@ fn connected(now: u64) -> Keepalive {
     timer
 }
 
+// rules: K1+ K1-
 #[test]
 fn k1_silence_leads_to_a_probe_and_then_to_the_end() {
     let mut timer = connected(1000);
@@ -28,6 +34,7 @@ fn k1_silence_leads_to_a_probe_and_then_to_the_end() {
     assert_eq!(timer.expired(now + TIMEOUT + 10), Action::TimedOut);
 }
 
+// rules: K1-
 #[test]
 fn k1_a_probe_that_cannot_be_sent_times_out_as_well() {
     let mut timer = connected(0);
@@ -36,6 +43,7 @@ fn k1_a_probe_that_cannot_be_sent_times_out_as_well() {
     assert_eq!(timer.expired(INTERVAL + TIMEOUT), Action::TimedOut);
 }
 
+// rules: K1+
 #[test]
 fn k1_the_timer_is_lazy() {
     let mut timer = connected(0);
@@ -48,6 +56,7 @@ fn k1_the_timer_is_lazy() {
     );
 }
 
+// rules: K1+
 #[test]
 fn k1_any_good_receive_clears_the_keepalive() {
     for sent in [false, true] {
@@ -65,6 +74,7 @@ fn k1_any_good_receive_clears_the_keepalive() {
     }
 }
 
+// rules: K2+ K2-
 #[test]
 fn k2_only_one_message_carries_the_flag() {
     let mut timer = connected(0);
@@ -74,6 +84,7 @@ fn k2_only_one_message_carries_the_flag() {
     assert!(!timer.sending(INTERVAL + 2));
 }
 
+// rules: K2+
 #[test]
 fn k2_a_flagged_message_that_was_not_posted_passes_the_flag_on() {
     let mut timer = connected(0);
@@ -85,6 +96,43 @@ fn k2_a_flagged_message_that_was_not_posted_passes_the_flag_on() {
     assert!(timer.sending(INTERVAL + 2));
 }
 
+/// A sender without credits whose keepalive is due: the timer, and the credits of the same connection.
+fn starved() -> (Keepalive, Credits) {
+    let mut timer = connected(0);
+    let mut credits = Credits::new(10, 10);
+    credits.negotiated(1, 10);
+    credits.posted(11);
+    credits.take().unwrap();
+    assert_eq!(timer.expired(INTERVAL), Action::Probe { rearm: TIMEOUT });
+    assert_eq!(credits.take(), Err(Blocked::NoCredit), "not even for it");
+    (timer, credits)
+}
+
+// rules: K4+
+#[test]
+fn k4_a_grant_within_the_timeout_ends_the_wait() {
+    let (mut timer, mut credits) = starved();
+    let now = INTERVAL + TIMEOUT - 1;
+    let grant = DataHeader {
+        credits_granted: 3,
+        ..header(0, 0)
+    };
+    assert!(credits.received(&grant).unwrap().wake);
+    timer.received(now);
+    assert_eq!(credits.check(), Ok(()));
+    assert!(matches!(timer.expired(now + 1), Action::Rearm(_)));
+}
+
+// rules: K4-
+#[test]
+fn k4_a_peer_that_grants_nothing_is_given_up() {
+    let (mut timer, credits) = starved();
+    assert_eq!(timer.expired(INTERVAL + TIMEOUT - 1), Action::Rearm(1));
+    assert_eq!(credits.check(), Err(Blocked::NoCredit));
+    assert_eq!(timer.expired(INTERVAL + TIMEOUT), Action::TimedOut);
+}
+
+// rules: K5+ K5-
 #[test]
 fn k5_the_intervals_are_the_callers() {
     let mut timer = Keepalive::new();
@@ -97,6 +145,7 @@ fn k5_the_intervals_are_the_callers() {
     assert!(!timer.sending(u64::MAX));
 }
 
+// rules: E2+ E2- E3+ E3-
 #[test]
 fn e2_e3_a_phase_ends_on_time_whatever_arrives() {
     let mut timer = Keepalive::new();
@@ -107,6 +156,7 @@ fn e2_e3_a_phase_ends_on_time_whatever_arrives() {
     assert_eq!(timer.expired(5100), Action::TimedOut);
 }
 
+// rules: E2+
 #[test]
 fn e2_the_next_phase_replaces_the_last() {
     let mut timer = Keepalive::new();
@@ -127,6 +177,7 @@ fn a_stopped_timer_stays_quiet() {
     assert_eq!(Keepalive::default().expired(0), Action::Idle);
 }
 
+// rules: K3+ K3-
 #[test]
 fn k3_one_answer_per_burst_and_at_least_one_after_its_last_flag() {
     let mut answer = Answer::new();
@@ -145,6 +196,7 @@ fn k3_one_answer_per_burst_and_at_least_one_after_its_last_flag() {
     assert!(answer.is_owed());
 }
 
+// rules: K3-
 #[test]
 fn k3_the_answer_does_not_carry_the_flag() {
     let mut timer = connected(0);
@@ -178,6 +230,7 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
+    // rules: K1+ K2-
     #[test]
     fn k1_k2_time_out_only_after_real_silence(
         start in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)],
@@ -209,6 +262,7 @@ proptest! {
     }
 
     /// A timer that fires when told ends a silent connection within interval + two time-outs.
+    // rules: K1-
     #[test]
     fn k1_a_silent_peer_is_given_up(send_after in 0u64..TIMEOUT) {
         let mut timer = connected(0);
@@ -229,6 +283,7 @@ proptest! {
         prop_assert_eq!(now, INTERVAL + TIMEOUT + send_after);
     }
 
+    // rules: K5-
     #[test]
     fn any_times_are_survived(a: u64, b: u64, c: u64, d: u64) {
         let mut timer = Keepalive::new();

@@ -83,6 +83,7 @@ fn the_request_carries_our_parameters() {
     assert_eq!(request, expected);
 }
 
+// rules: Q1- Q1+
 #[test]
 fn q1_short_request_terminates() {
     let bytes = good_request().encode();
@@ -98,6 +99,7 @@ fn q1_short_request_terminates() {
     ));
 }
 
+// rules: Q2- Q2+
 #[test]
 fn q2_version_range_without_ours_gets_a_failure_response() {
     let failure = NegotiateResponse::failure(STATUS_NOT_SUPPORTED).encode();
@@ -115,6 +117,7 @@ fn q2_version_range_without_ours_gets_a_failure_response() {
     }
 }
 
+// rules: Q2-
 #[test]
 fn q2_comes_before_the_other_values() {
     let verdict = accept(|request| {
@@ -124,6 +127,7 @@ fn q2_comes_before_the_other_values() {
     assert!(matches!(verdict, Accept::Refuse(_)));
 }
 
+// rules: Q3- Q3+
 #[test]
 fn q3_zero_credits_terminates() {
     assert_eq!(
@@ -140,6 +144,7 @@ fn q3_zero_credits_terminates() {
     );
 }
 
+// rules: Q4- Q4+
 #[test]
 fn q4_receive_size_below_128_terminates() {
     for size in [0, 127] {
@@ -152,6 +157,7 @@ fn q4_receive_size_below_128_terminates() {
     assert_eq!({ result.params.max_send_size }, 128);
 }
 
+// rules: Q5- Q5+
 #[test]
 fn q5_fragmented_size_below_128k_terminates() {
     for size in [0, 131_071] {
@@ -162,6 +168,7 @@ fn q5_fragmented_size_below_128k_terminates() {
     assert_eq!({ result.params.max_fragmented_send_size }, 131_072);
 }
 
+// rules: Q6+ Q6-
 #[test]
 fn q6_any_preferred_send_size_is_clamped() {
     for (preferred, expected) in [(0, 128), (127, 128), (129, 129), (1364, 1364), (1365, 1364)] {
@@ -175,6 +182,7 @@ fn q6_any_preferred_send_size_is_clamped() {
     }
 }
 
+// rules: Q7-
 #[test]
 fn q7_refusal_carries_the_status() {
     let bytes = negotiate::refuse(STATUS_INSUFFICIENT_RESOURCES);
@@ -201,6 +209,7 @@ fn the_response_carries_the_final_values() {
     assert_eq!(response, expected);
 }
 
+// rules: V3+ V4+
 #[test]
 fn acceptor_values() {
     let result = accepted(|_| ());
@@ -215,6 +224,7 @@ fn acceptor_values() {
     assert_eq!({ params.max_read_write_size }, 8 << 20);
 }
 
+// rules: A1- A1+
 #[test]
 fn a1_short_response_terminates() {
     let bytes = good_response().encode();
@@ -231,6 +241,7 @@ fn a1_short_response_terminates() {
     assert!(negotiate::initiate(&bytes, &cifs(), 512, PAGE, 255).is_ok());
 }
 
+// rules: A2-
 #[test]
 fn a2_bad_status_or_version_is_a_refusal() {
     for status in [1, STATUS_NOT_SUPPORTED, STATUS_INSUFFICIENT_RESOURCES] {
@@ -254,6 +265,7 @@ fn a2_bad_status_or_version_is_a_refusal() {
     );
 }
 
+// rules: A3- A3+
 #[test]
 fn a3_sizes_below_the_floor_terminate() {
     assert_eq!(
@@ -271,6 +283,7 @@ fn a3_sizes_below_the_floor_terminate() {
     assert_eq!({ result.unwrap().params.max_send_size }, 128);
 }
 
+// rules: A4- A4+
 #[test]
 fn a4_no_credits_either_way_terminate() {
     assert_eq!(refused(|response| response.credits_granted = 0), Rule::A4);
@@ -283,6 +296,7 @@ fn a4_no_credits_either_way_terminate() {
     assert_eq!((result.send_credits, result.recv_target), (1, 1));
 }
 
+// rules: A5- A5+
 #[test]
 fn a5_peer_wants_to_send_more_than_we_receive() {
     for preferred in [1365, 1 << 31, u32::MAX] {
@@ -297,6 +311,7 @@ fn a5_peer_wants_to_send_more_than_we_receive() {
     }
 }
 
+// rules: A6- A6+
 #[test]
 fn a6_read_write_size_below_one_page() {
     for size in [0, PAGE - 1] {
@@ -316,6 +331,7 @@ fn a6_read_write_size_below_one_page() {
     );
 }
 
+// rules: A2+ V4+
 #[test]
 fn initiator_values() {
     let result = initiate(|_| ()).unwrap();
@@ -345,6 +361,7 @@ fn initiator_values() {
     assert_eq!({ result.params.max_frmr_depth }, 3);
 }
 
+// rules: V2+
 #[test]
 fn v2_the_initiator_adds_buffers_when_the_peer_lowers_the_size() {
     let result = initiate(|response| response.preferred_send_size = 128).unwrap();
@@ -352,6 +369,18 @@ fn v2_the_initiator_adds_buffers_when_the_peer_lowers_the_size() {
     assert_eq!(result.recv_target, 255, "the window stays");
 }
 
+// rules: V1- V2-
+#[test]
+fn v2_fewer_buffers_would_not_do() {
+    let result = initiate(|response| response.preferred_send_size = 128).unwrap();
+    let (advertised, payload) = ({ result.params.max_fragmented_recv_size }, 128 - 24);
+    let buffers = u32::from(result.recv_buffers);
+    assert!(256 * payload < advertised, "those of the window");
+    assert!((buffers - 1) * payload >= advertised, "one is left over");
+    assert!((buffers - 2) * payload < advertised, "and no more than one");
+}
+
+// rules: V3- R7+
 #[test]
 fn v3_the_acceptor_keeps_the_floor_with_tiny_messages() {
     let result = accepted(|request| request.preferred_send_size = 1);
@@ -450,25 +479,83 @@ fn check(result: &Negotiated, own: &Parameters, buffers: u16) {
     assert_eq!({ params.recv_credit_max }, window);
 }
 
+/// What becomes of a request, told from its fields in the order of the rules.
+fn verdict(request: &NegotiateRequest) -> &'static str {
+    let speaks = request.min_version <= 0x0100 && 0x0100 <= request.max_version;
+    let checks = [
+        (!speaks, "Q2"),
+        (request.credits_requested == 0, "Q3"),
+        (request.max_receive_size < 128, "Q4"),
+        (request.max_fragmented_size < 131_072, "Q5"),
+    ];
+    first_broken(&checks)
+}
+
+/// The same for a response to `own`, with registrations of `depth` pages.
+fn judgement(response: &NegotiateResponse, own: &Parameters, depth: u32) -> &'static str {
+    let device = u64::from(depth) * u64::from(PAGE);
+    let theirs = u64::from(response.max_read_write_size);
+    let ours = match own.max_read_write_size {
+        0 => u64::MAX,
+        size => size.into(),
+    };
+    let small = response.max_receive_size < 128 || response.max_fragmented_size < 131_072;
+    let checks = [
+        (
+            response.status != 0 || response.negotiated_version != 0x0100,
+            "A2",
+        ),
+        (small, "A3"),
+        (
+            response.credits_granted == 0 || response.credits_requested == 0,
+            "A4",
+        ),
+        (response.preferred_send_size > own.max_recv_size, "A5"),
+        (ours.min(theirs).min(device) < u64::from(PAGE), "A6"),
+    ];
+    first_broken(&checks)
+}
+
+fn first_broken(checks: &[(bool, &'static str)]) -> &'static str {
+    checks
+        .iter()
+        .find(|check| check.0)
+        .map_or("good", |check| check.1)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
+    // rules: V1+ V2+ V3+ R7+ Q2- Q3- Q4- Q5- Q6+
     #[test]
     fn v1_v2_v3_any_request_ends_well_or_at_once(
         request in request(), own in own(), buffers in 1u16..,
     ) {
-        if let Accept::Proceed(result) = negotiate::accept(&request.encode(), &own, buffers) {
-            check(&result, &own, buffers);
-            prop_assert!(result.params.max_send_size <= request.max_receive_size);
-        }
+        let said = match negotiate::accept(&request.encode(), &own, buffers) {
+            Accept::Proceed(result) => {
+                check(&result, &own, buffers);
+                prop_assert!(result.params.max_send_size <= request.max_receive_size);
+                "good"
+            }
+            Accept::Refuse(bytes) => {
+                prop_assert_eq!(bytes, negotiate::refuse(STATUS_NOT_SUPPORTED));
+                "Q2"
+            }
+            Accept::Terminate(rule) => rule.id(),
+        };
+        prop_assert_eq!(said, verdict(&request));
     }
 
+    // rules: V1+ V2+ V3+ R7+ A2- A3- A4- A5- A6-
     #[test]
     fn v1_v2_v3_any_response_ends_well_or_at_once(
         response in response(), own in own(), buffers in 1u16.., depth in 0u32..5000,
     ) {
         let bytes = response.encode();
-        if let Ok(result) = negotiate::initiate(&bytes, &own, depth, PAGE, buffers) {
+        let judged = negotiate::initiate(&bytes, &own, depth, PAGE, buffers);
+        let said = judged.map_or_else(|refusal| refusal.rule.id(), |_| "good");
+        prop_assert_eq!(said, judgement(&response, &own, depth));
+        if let Ok(result) = judged {
             check(&result, &own, buffers);
             let params = result.params;
             prop_assert!(params.max_send_size <= response.max_receive_size);
@@ -478,6 +565,7 @@ proptest! {
         }
     }
 
+    // rules: R48-
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..64), page: u32) {
         let _ = negotiate::accept(&bytes, &ksmbd(), 0);

@@ -38,6 +38,7 @@ fn the_layout_is_the_published_one() {
     assert_eq!(size_of::<Parameters>(), 64);
 }
 
+// rules: R8+ U3+
 #[test]
 fn r8_what_the_callers_pass_is_taken_as_it_is() {
     for params in [cifs(), ksmbd()] {
@@ -45,6 +46,7 @@ fn r8_what_the_callers_pass_is_taken_as_it_is() {
     }
 }
 
+// rules: R8- U3-
 #[test]
 fn r8_bad_values_are_refused() {
     let bad = |change: fn(&mut Parameters)| {
@@ -73,6 +75,7 @@ fn r8_bad_values_are_refused() {
     }
 }
 
+// rules: R8+
 #[test]
 fn r8_the_smallest_legal_values_are_taken() {
     let params = Parameters {
@@ -88,6 +91,7 @@ fn r8_the_smallest_legal_values_are_taken() {
     assert_eq!(params.validate(), Ok(params));
 }
 
+// rules: R7-
 #[test]
 fn r7_the_fragmented_size_is_raised_to_the_floor_and_bounded() {
     let fragmented = |size| {
@@ -126,6 +130,7 @@ fn message_sizes_are_cut_to_what_a_buffer_holds() {
 }
 
 proptest! {
+    // rules: R8+
     #[test]
     fn r8_validation_changes_nothing_else_and_is_final(params in common::any_params()) {
         if let Ok(valid) = params.validate() {

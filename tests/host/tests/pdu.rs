@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Message layouts, Q1, A1, D1-D5, D8, D11.
 
+mod common;
+
+use common::judge;
 use proptest::prelude::*;
 use smbdirect_host::proto::pdu::*;
 use smbdirect_host::proto::rule::Rule;
@@ -119,6 +122,7 @@ fn buffer_descriptor_has_the_published_layout() {
     assert_eq!(BufferDescriptor::GONE.encode(), [0xff; 16]);
 }
 
+// rules: Q1- Q1+
 #[test]
 fn q1_19_bytes_are_too_few_and_more_than_20_are_fine() {
     let bytes = [0x11; 512];
@@ -130,6 +134,7 @@ fn q1_19_bytes_are_too_few_and_more_than_20_are_fine() {
     }
 }
 
+// rules: A1- A1+
 #[test]
 fn a1_31_bytes_are_too_few_and_more_than_32_are_fine() {
     let bytes = [0x11; 512];
@@ -141,6 +146,7 @@ fn a1_31_bytes_are_too_few_and_more_than_32_are_fine() {
     }
 }
 
+// rules: D1- D1+
 #[test]
 fn d1_runt() {
     for length in 0..20 {
@@ -149,12 +155,14 @@ fn d1_runt() {
     assert!(parse(&message(0, 0)).is_ok());
 }
 
+// rules: D2- D2+
 #[test]
 fn d2_no_credits_requested() {
     assert_eq!(parse(&with(message(8, 0), 0, &[0, 0])), Err(Rule::D2));
     assert!(parse(&with(message(8, 0), 0, &[1, 0])).is_ok());
 }
 
+// rules: D3- D3+
 #[test]
 fn d3_offset_alignment() {
     for offset in [25u32, 28, 31, u32::MAX] {
@@ -169,6 +177,7 @@ fn d3_offset_alignment() {
     assert!(parse(&with(message(0, 0), 12, &[16])).is_ok());
 }
 
+// rules: D4- D4+
 #[test]
 fn d4_payload_outside_the_received_bytes() {
     for length in [33u32, u32::MAX, 1 << 31, u32::MAX - 23] {
@@ -189,6 +198,7 @@ fn d4_payload_outside_the_received_bytes() {
     assert!(parse(&with(message(32, 0), 16, &[31])).is_ok());
 }
 
+// rules: D5- D5+
 #[test]
 fn d5_announced_total_above_the_fragmented_size() {
     assert!(parse(&message(32, MAX - 32)).is_ok());
@@ -202,6 +212,7 @@ fn d5_announced_total_above_the_fragmented_size() {
     assert!(parse(&message(0, MAX)).is_ok());
 }
 
+// rules: D8- D8+
 #[test]
 fn d8_payload_over_the_header() {
     for offset in [0, 8, 16] {
@@ -210,6 +221,7 @@ fn d8_payload_over_the_header() {
     assert!(parse(&message(4, 0)).is_ok());
 }
 
+// rules: D11+ D11-
 #[test]
 fn d11_unknown_flags_and_reserved_are_ignored() {
     let plain = parse(&message(8, 0)).unwrap();
@@ -217,31 +229,6 @@ fn d11_unknown_flags_and_reserved_are_ignored() {
     assert_eq!(parse(&noisy), Ok(plain));
     let flagged = parse(&with(noisy, 4, &[0xff])).unwrap();
     assert!(flagged.response_requested && !plain.response_requested);
-}
-
-/// The rule a message breaks first, computed in another way.
-fn judge(bytes: &[u8], max: u32) -> Option<Rule> {
-    if bytes.len() < 20 {
-        return Some(Rule::D1);
-    }
-    let word = |at: usize| {
-        i128::from(bytes[at])
-            + i128::from(bytes[at + 1]) * 0x100
-            + i128::from(bytes[at + 2]) * 0x1_0000
-            + i128::from(bytes[at + 3]) * 0x100_0000
-    };
-    let (requested, remaining, offset, length) = (word(0) & 0xffff, word(8), word(12), word(16));
-    let checks = [
-        (requested == 0, Rule::D2),
-        (offset & 7 != 0, Rule::D3),
-        (offset + length > bytes.len() as i128, Rule::D4),
-        (length + remaining > i128::from(max), Rule::D5),
-        (length > 0 && offset < 24, Rule::D8),
-    ];
-    checks
-        .into_iter()
-        .find(|(broken, _)| *broken)
-        .map(|(_, rule)| rule)
 }
 
 /// Messages that are often legal or nearly so.
@@ -274,6 +261,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
+    // rules: D1- D2- D3- D4- D5- D8- R26+ R26- R48+
     #[test]
     fn any_bytes_yield_a_message_or_one_rule(
         bytes in prop_oneof![nearly(), prop::collection::vec(any::<u8>(), 0..64)],
@@ -291,13 +279,25 @@ proptest! {
         }
     }
 
+    // rules: Q1- A1- R48-
     #[test]
     fn negotiate_messages_survive_encoding(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        if let Ok(request) = NegotiateRequest::parse(&bytes) {
-            prop_assert_eq!(NegotiateRequest::parse(&request.encode()), Ok(request));
+        match NegotiateRequest::parse(&bytes) {
+            Ok(request) => prop_assert_eq!(NegotiateRequest::parse(&request.encode()), Ok(request)),
+            Err(rule) => prop_assert!(rule == Rule::Q1 && bytes.len() < 20),
         }
-        if let Ok(response) = NegotiateResponse::parse(&bytes) {
-            prop_assert_eq!(NegotiateResponse::parse(&response.encode()), Ok(response));
+        match NegotiateResponse::parse(&bytes) {
+            Ok(response) => prop_assert_eq!(NegotiateResponse::parse(&response.encode()), Ok(response)),
+            Err(rule) => prop_assert!(rule == Rule::A1 && bytes.len() < 32),
+        }
+    }
+
+    // rules: R48-
+    #[test]
+    fn descriptors_survive_encoding(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        match BufferDescriptor::parse(&bytes) {
+            Some(descriptor) => prop_assert_eq!(&descriptor.encode()[..], &bytes[..16]),
+            None => prop_assert!(bytes.len() < 16),
         }
     }
 }

@@ -19,6 +19,7 @@ fn rules_are_numbered_in_order_and_named_once() {
     }
 }
 
+// rules: C6+ D12+
 #[test]
 fn c6_d12_are_notes_and_nothing_else() {
     let notes: Vec<&str> = Rule::ALL

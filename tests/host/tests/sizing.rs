@@ -37,6 +37,7 @@ fn small(max_qp_wr: u32) -> DeviceLimits {
     }
 }
 
+// rules: R10+
 #[test]
 fn a_large_device_gives_what_is_wanted() {
     let plan = plan(&CLIENT, &RXE).unwrap();
@@ -50,6 +51,7 @@ fn a_large_device_gives_what_is_wanted() {
     assert_eq!((plan.send_sges, plan.recv_sges, plan.rw_wr), (6, 1, 0));
 }
 
+// rules: R43+
 #[test]
 fn r43_every_context_counts_with_its_worst_case() {
     let plan = plan(&SERVER, &RXE).unwrap();
@@ -57,6 +59,7 @@ fn r43_every_context_counts_with_its_worst_case() {
     assert_eq!(plan.send_wr, 255 + 27 + 1);
 }
 
+// rules: R10+
 #[test]
 fn r10_a_small_device_is_scaled_to() {
     let plan = plan(&CLIENT, &small(64)).unwrap();
@@ -68,12 +71,14 @@ fn r10_a_small_device_is_scaled_to() {
     );
 }
 
+// rules: R10+
 #[test]
 fn r10_completions_bound_as_work_requests_do() {
     let limits = DeviceLimits { max_cqe: 64, ..RXE };
     assert_eq!(plan(&CLIENT, &limits), plan(&CLIENT, &small(64)));
 }
 
+// rules: R10+ R10- R43-
 #[test]
 fn r10_the_smallest_connection() {
     // Two messages, a region, the drain.
@@ -104,6 +109,7 @@ fn r10_the_smallest_connection() {
     assert!(plan(&bare, &small(2)).is_err());
 }
 
+// rules: R10-
 #[test]
 fn r10_no_scatter_gather_entries_no_connection() {
     assert_eq!(
@@ -141,6 +147,7 @@ fn r10_no_scatter_gather_entries_no_connection() {
     }
 }
 
+// rules: R42+
 #[test]
 fn rw_credits_of_known_devices() {
     // 8 MiB: mlx5 and iWARP 9 credits of 256 pages, rxe 65 of 32.
@@ -158,6 +165,7 @@ fn rw_credits_of_known_devices() {
     assert_eq!(pages_per_context(&shallow, false), 1);
 }
 
+// rules: R42-
 #[test]
 fn rw_credits_survive_zeros() {
     for plan in [
@@ -169,6 +177,7 @@ fn rw_credits_survive_zeros() {
     }
 }
 
+// rules: R42+ R42- B5-
 #[test]
 fn r42_nobody_needs_more_credits_than_exist() {
     let plan = rw_plan(8 << 20, 4096, 32);
@@ -214,6 +223,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
+    // rules: R10+ R10- R43+
     #[test]
     fn r10_r43_what_is_planned_fits_and_is_enough(wanted in wanted(), limits in limits()) {
         let Ok(plan) = plan(&wanted, &limits) else {
@@ -247,6 +257,7 @@ proptest! {
         prop_assert!((plan.rw_contexts > 0) == (wanted.rw_contexts > 0));
     }
 
+    // rules: R42+
     #[test]
     fn r42_the_credits_cover_the_largest_transfer(
         size: u32, page in prop_oneof![Just(4096u32), Just(65536), Just(16384)], pages in 0u32..600,

@@ -95,6 +95,7 @@ fn a_new_socket_is_created_and_nothing_else() {
     assert_eq!(State::from_raw(state.raw()), state);
 }
 
+// rules: R11+ R11-
 #[test]
 fn r11_forward_edges_are_those_of_the_table() {
     let allowed: HashSet<(u8, u8)> = [
@@ -121,6 +122,7 @@ fn r11_forward_edges_are_those_of_the_table() {
     }
 }
 
+// rules: R11-
 #[test]
 fn r11_no_success_after_an_error() {
     for from in live() {
@@ -131,6 +133,7 @@ fn r11_no_success_after_an_error() {
     }
 }
 
+// rules: R11+ R11-
 #[test]
 fn r11_the_first_error_is_sticky() {
     for from in live() {
@@ -166,6 +169,7 @@ fn a_cleanup_without_errno_is_an_abort() {
     assert_eq!(state.first_error(), Some(i32::MIN));
 }
 
+// rules: R11+
 #[test]
 fn forced_status_applies_first_or_when_higher() {
     let force = |to| Event::Fail {
@@ -207,6 +211,7 @@ fn is_connected_needs_the_status_and_no_error() {
     assert!(!advance(State::NEW, &CLIENT[..8]).is_connected());
 }
 
+// rules: R12+
 #[test]
 fn r12_the_disconnect_counts_in_whatever_order() {
     for from in live() {
@@ -221,6 +226,7 @@ fn r12_the_disconnect_counts_in_whatever_order() {
     }
 }
 
+// rules: R12-
 #[test]
 fn r12_no_forward_edge_after_a_fact_against_it() {
     let state = advance(State::NEW, &CLIENT[..8]);
@@ -235,6 +241,7 @@ fn r12_no_forward_edge_after_a_fact_against_it() {
     }
 }
 
+// rules: R19+ R19-
 #[test]
 fn r19_removal_forces_the_end_only_after_establishment() {
     let state = connected().on(Event::Removed).unwrap().on(FAIL).unwrap();
@@ -251,6 +258,7 @@ fn r19_removal_forces_the_end_only_after_establishment() {
     );
 }
 
+// rules: R16+
 #[test]
 fn cleanup_work_disconnects_what_was_established_and_closes_the_rest() {
     for from in live() {
@@ -302,6 +310,7 @@ fn a_word_without_status_number_counts_as_destroyed() {
 }
 
 /// R11 as a model check: the invariants hold in every state that events can reach.
+// rules: R11+ R11-
 #[test]
 fn r11_every_reachable_state_is_sound() {
     let mut events = vec![
@@ -361,6 +370,7 @@ fn r11_every_reachable_state_is_sound() {
 }
 
 proptest! {
+    // rules: R12+ R12-
     #[test]
     fn r12_facts_and_the_first_error_only_grow(events in prop::collection::vec(any_event(), 0..30)) {
         let mut state = State::NEW;
@@ -375,6 +385,7 @@ proptest! {
         }
     }
 
+    // rules: R48-
     #[test]
     fn any_word_can_be_looked_at(raw: u64, event in any_event()) {
         let state = State::from_raw(raw);

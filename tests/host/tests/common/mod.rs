@@ -6,6 +6,7 @@
 use proptest::prelude::*;
 use smbdirect_host::proto::params::{Flags, Parameters};
 use smbdirect_host::proto::pdu::DataHeader;
+use smbdirect_host::proto::rule::Rule;
 
 /// What cifs passes.
 pub fn cifs() -> Parameters {
@@ -96,4 +97,29 @@ pub fn header(length: u32, remaining: u32) -> DataHeader {
         offset: if length > 0 { 24 } else { 0 },
         length,
     }
+}
+
+/// The rule a data transfer breaks first, computed in another way than the parser does.
+pub fn judge(bytes: &[u8], max: u32) -> Option<Rule> {
+    if bytes.len() < 20 {
+        return Some(Rule::D1);
+    }
+    let word = |at: usize| {
+        i128::from(bytes[at])
+            + i128::from(bytes[at + 1]) * 0x100
+            + i128::from(bytes[at + 2]) * 0x1_0000
+            + i128::from(bytes[at + 3]) * 0x100_0000
+    };
+    let (requested, remaining, offset, length) = (word(0) & 0xffff, word(8), word(12), word(16));
+    let checks = [
+        (requested == 0, Rule::D2),
+        (offset & 7 != 0, Rule::D3),
+        (offset + length > bytes.len() as i128, Rule::D4),
+        (length + remaining > i128::from(max), Rule::D5),
+        (length > 0 && offset < 24, Rule::D8),
+    ];
+    checks
+        .into_iter()
+        .find(|(broken, _)| *broken)
+        .map(|(_, rule)| rule)
 }

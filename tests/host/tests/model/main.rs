@@ -53,17 +53,20 @@ fn small_windows() -> impl Iterator<Item = ([u16; 2], [u16; 2])> {
     all_small().filter(move |&(window, wish)| long() || (small(window) && wish == window))
 }
 
+// rules: C4+ C8+ R28+
 #[test]
 fn c4_c8_every_message_arrives_in_both_directions() {
     explore_all(windows().map(|(window, wish)| Config::new(window, wish, [2, 2], [3, 2])));
 }
 
+// rules: C8+ C9- R28+ R28-
 #[test]
 fn c8_one_sided_traffic_goes_on() {
     explore_all(windows().map(|(window, wish)| Config::new(window, wish, [3, 0], [3, 0])));
     explore_all(windows().map(|(window, wish)| Config::new(window, wish, [1, 3], [1, 3])));
 }
 
+// rules: C4+
 #[test]
 fn c4_windows_of_three_with_full_queues() {
     let some = [([1, 1], [3, 3]), ([2, 2], [2, 2])];
@@ -71,6 +74,7 @@ fn c4_windows_of_three_with_full_queues() {
     explore_all(configs.map(|(window, wish)| Config::new(window, wish, [3, 3], [3, 3])));
 }
 
+// rules: K1+ K3+ K3-
 #[test]
 fn k1_k3_keepalives_at_any_time_do_no_harm() {
     explore_all(small_windows().map(|(window, wish)| Config {
@@ -79,6 +83,7 @@ fn k1_k3_keepalives_at_any_time_do_no_harm() {
     }));
 }
 
+// rules: K1-
 #[test]
 fn k1_a_peer_that_is_late_for_too_long_ends_the_connection_on_both_sides() {
     explore_all(small_windows().map(|(window, wish)| Config {
@@ -88,6 +93,7 @@ fn k1_a_peer_that_is_late_for_too_long_ends_the_connection_on_both_sides() {
     }));
 }
 
+// rules: C10+ C10-
 #[test]
 fn c10_posts_that_fail_leave_the_counters_as_they_were() {
     explore_all(small_windows().map(|(window, wish)| Config {
@@ -96,6 +102,7 @@ fn c10_posts_that_fail_leave_the_counters_as_they_were() {
     }));
 }
 
+// rules: R11+ R12+ R12-
 #[test]
 fn r12_after_an_error_at_any_time_both_sides_reach_their_final_state() {
     explore_all(small_windows().map(|(window, wish)| Config {
@@ -104,6 +111,7 @@ fn r12_after_an_error_at_any_time_both_sides_reach_their_final_state() {
     }));
 }
 
+// rules: C2+
 #[test]
 fn c2_a_peer_that_changes_its_target_does_no_harm() {
     let wide = all_small().filter(|&(_, wish)| wish == [3, 3]);
@@ -113,6 +121,7 @@ fn c2_a_peer_that_changes_its_target_does_no_harm() {
     }));
 }
 
+// rules: C4+
 #[test]
 fn c4_a_peer_with_the_weaker_rule_cannot_stall_us() {
     for peer in [Rule::Weaker, Rule::Plain] {
@@ -150,6 +159,7 @@ fn finds_the_stall(rule: Rule, least: u16) {
     assert!(stalls.iter().any(|stall| found.starts_with(stall)));
 }
 
+// rules: C4- R28-
 #[test]
 fn c4_ablation_no_rule_for_the_last_credit() {
     finds_the_stall(Rule::Unguarded, 1);
@@ -157,6 +167,7 @@ fn c4_ablation_no_rule_for_the_last_credit() {
     finds_the_stall(Rule::Unguarded, 3);
 }
 
+// rules: C4- R28-
 #[test]
 fn c4_ablation_exception_for_a_peer_that_holds_a_credit() {
     finds_the_stall(Rule::Weaker, 1);
@@ -165,17 +176,20 @@ fn c4_ablation_exception_for_a_peer_that_holds_a_credit() {
     finds_the_stall(Rule::Plain, 2);
 }
 
+// rules: C4- C3- V1-
 #[test]
 fn c4_v1_ablation_no_reserve() {
     finds_the_stall(Rule::NoReserve, 1);
     finds_the_stall(Rule::NoReserve, 2);
 }
 
+// rules: C5-
 #[test]
 fn c5_ablation_grants_by_posted_minus_outstanding() {
     assert!(complaint(Rule::PostedMinusOutstanding, 1).starts_with("receiver not ready"));
 }
 
+// rules: F3-
 #[test]
 fn f3_ablation_an_empty_message_inside_a_train() {
     assert!(complaint(Rule::EmptyInsideTrain, 1).starts_with("D6 broken"));
