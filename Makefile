@@ -15,7 +15,7 @@ endif
 # The scripts call make on their own terms.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-.PHONY: help all modules modules_install clean demo shell test check root kernel peers cache-clean
+.PHONY: help all modules modules_install clean demo shell test check fuzz fuzz-min root kernel peers cache-clean
 .NOTPARALLEL:
 
 all: modules
@@ -43,6 +43,10 @@ test:
 
 check:
 	@scripts/check.sh
+
+# By argument: SECONDS in the environment is bash's own clock.
+fuzz fuzz-min:
+	@scripts/fuzz.sh $@ '$(TARGET)' '$(SECONDS)'
 
 root kernel peers:
 	@scripts/$@.sh

@@ -9,6 +9,8 @@ Targets
                    machine with a stock Debian kernel; ends in "demo: PASS"
   test             every test; T=pattern runs a subset; ends in "N passed, N failed, N skipped"
   check            format, lints, layering, documentation, script and C style
+  fuzz             run one fuzz target of the protocol core, from the committed corpus on
+  fuzz-min         make that corpus the least that reaches all that was reached
   shell            an interactive guest with the share mounted on /mnt/a
   modules          build smbdirect.ko (the default target)
   modules_install  install it for the kernel of KDIR (needs root), under updates/
@@ -22,6 +24,8 @@ Variables
                    host's own tools; it needs CONFIG_RUST and release 7.2 or later
   TRANSPORT=c      demo, shell: run the kernel's own C module instead of ours, as control
   T=pattern        test: only tests whose name matches this shell pattern, e.g. T='guest/*/sizes*'
+  TARGET=name      fuzz, fuzz-min: pdu, receiver, negotiate, descriptor, depth or connection
+  SECONDS=n        fuzz: for so long; default: 60
   UPDATE=1         ask the package archive for a newer kernel instead of using the cached one
   MIRROR=url       Debian package mirror; default: the one the host's apt uses
   ACCEL=kvm        QEMU accelerator; default tcg, which works everywhere

@@ -243,8 +243,7 @@ impl Credits {
     /// Undoes a [`take`](Credits::take) whose message was not posted (C10). Wake the senders afterwards.
     pub fn give_back(&mut self, granted: u16) {
         self.send = self.send.saturating_add(1);
-        self.count = self.count.saturating_sub(u32::from(granted));
-        self.available = self.available.saturating_add(u32::from(granted));
+        self.ungrant(granted);
         // The grant may have been the due one. If not, a credit-only message too many does no harm.
         self.payload_seen |= granted > 0;
     }
@@ -260,8 +259,15 @@ impl Credits {
     /// Takes back what [`grant_all_for_response`](Credits::grant_all_for_response) granted, when the
     /// response could not be posted.
     pub fn revoke_response(&mut self, granted: u16) {
-        self.count = self.count.saturating_sub(u32::from(granted));
-        self.available = self.available.saturating_add(u32::from(granted));
+        self.ungrant(granted);
+    }
+
+    /// Takes back a grant that was not sent. A peer that sends without a credit may have used it already,
+    /// and with it the receive: that one is not available any more (C5).
+    fn ungrant(&mut self, granted: u16) {
+        let unused = u32::from(granted).min(self.count);
+        self.count = self.count.saturating_sub(unused);
+        self.available = self.available.saturating_add(unused);
     }
 
     /// Whether a credit-only message should go out now, unless a message goes out anyway (C8, C9), when

@@ -45,6 +45,9 @@ ok "kdir/other-rustc" spoiled "echo 'rustc 1.90.0 (abcdef123 2025-09-01)' >rust/
 ok "kdir/make-modules" says "is not a folder" make -C "$TOP" modules KDIR="$TMP/nowhere"
 ok "kver/too-old" says "KVER=7.1 is too old" env KVER=7.1 "$S/kernel.sh"
 ok "install/no-kdir" says "modules_install needs KDIR" env KDIR= "$S/modules.sh" modules_install
+ok "fuzz/unknown-target" says "TARGET=perl is unknown; it is one of: connection depth" make -C "$TOP" fuzz TARGET=perl
+ok "fuzz/no-target" says "TARGET= is unknown" make -C "$TOP" fuzz
+ok "fuzz/no-number" says "SECONDS=ever is not a number" make -C "$TOP" fuzz TARGET=pdu SECONDS=ever
 
 # ---- the machine --------------------------------------------------------------------------------
 # A port where nothing listens stands for a network that is down.

@@ -10,6 +10,7 @@ help=$(make -s -C "$TOP" help)
 
 targets=$(sed -n 's/^\.PHONY: //p' "$TOP/Makefile")
 variables=$(sed -n 's/^export //p' "$TOP/Makefile" | head -n1)
+variables+=" TARGET SECONDS"
 named() { grep -qE "(^|[ /])$1([ =]|\$)" <<<"$help"; }
 for t in $targets; do
 	case $t in help | all) continue ;; esac

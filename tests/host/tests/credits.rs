@@ -416,6 +416,24 @@ fn c10_a_response_that_was_not_posted_restores_the_counters() {
     assert_eq!(state, before);
 }
 
+// rules: C5- C10+
+#[test]
+fn c5_a_grant_used_before_it_was_sent_has_no_receive_any_more() {
+    // The peer sends without a credit while one for it is in a message that is then not posted.
+    let mut state = credits(2, 10, 0, 1);
+    let granted = state.take().unwrap();
+    state.received(&message(true, 10, 0)).unwrap();
+    state.give_back(granted);
+    assert_eq!((state.posted_receives(), state.available()), (0, 0));
+    assert_eq!(state.outstanding(), 0);
+
+    let mut state = credits(0, 10, 0, 3);
+    let granted = state.grant_all_for_response();
+    state.received(&message(true, 10, 0)).unwrap();
+    state.revoke_response(granted);
+    assert_eq!((state.posted_receives(), state.available()), (2, 2));
+}
+
 // rules: Q7-
 #[test]
 fn q7_nothing_posted_nothing_granted_with_the_response() {
