@@ -15,7 +15,7 @@ endif
 # The scripts call make on their own terms.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-.PHONY: help all modules modules_install clean demo shell test check fuzz fuzz-min root kernel peers cache-clean
+.PHONY: help all modules modules_install clean demo shell test test-long check fuzz fuzz-min root kernel peers cache-clean
 .NOTPARALLEL:
 
 all: modules
@@ -40,6 +40,9 @@ shell:
 
 test:
 	@scripts/test.sh
+
+test-long:
+	@SMBD_LONG=1 scripts/test.sh
 
 check:
 	@scripts/check.sh

@@ -8,6 +8,7 @@ Targets
   demo             from nothing to a file system over our module at both ends, in a virtual
                    machine with a stock Debian kernel; ends in "demo: PASS"
   test             every test; T=pattern runs a subset; ends in "N passed, N failed, N skipped"
+  test-long        the same, with the explorer and the properties of the core at full length (hours)
   check            format, lints, layering, documentation, script and C style
   fuzz             run one fuzz target of the protocol core, from the committed corpus on
   fuzz-min         make that corpus the least that reaches all that was reached

@@ -20,11 +20,12 @@ touch "$RESULTS"
 
 # host_tests: cargo in the build root, whose compiler is the only one a user is sure to have.
 host_tests() {
-	local log=$WORK/host.log rc=0
+	local log=$WORK/host.log rc=0 limit=1200 long=()
+	[ -z "${SMBD_LONG:-}" ] || { limit=36000 long=(SMBD_LONG=1 PROPTEST_CASES=20000); }
 	[ -e "$TOP/tests/host/Cargo.toml" ] || return 0
 	suite_wanted host || return 0
 	begin host
-	(cd "$TOP/tests/host" && timeout -k 10 1200 "$TOP/scripts/enter-root.sh" \
+	(cd "$TOP/tests/host" && timeout -k 10 $limit "$TOP/scripts/enter-root.sh" "${long[@]}" \
 		CARGO_TARGET_DIR="$SMBD_CACHE/target/$(hash_of "$TOP")" cargo test --no-fail-fast) >"$log" 2>&1 </dev/null || rc=$?
 	cargo_results "$log" >"$WORK/host.results"
 	# A build that fails runs no test and must not pass for an empty suite.
