@@ -18,19 +18,26 @@ RESULTS=${SMBD_RESULTS:-$WORK/results}
 mkdir -p "$WORK"
 touch "$RESULTS"
 
-# host_tests: cargo in the build root, whose compiler is the only one a user is sure to have.
-host_tests() {
-	local log=$WORK/host.log rc=0 limit=1200 long=()
+# cargo_tests <folder> <build's name> [for the tests...]: cargo in the build root, whose compiler is
+# the only one a user is sure to have.
+cargo_tests() {
+	local log=$WORK/$1.log results=$WORK/$1.results build=$2 rc=0 limit=1200 long=()
 	[ -z "${SMBD_LONG:-}" ] || { limit=36000 long=(SMBD_LONG=1 PROPTEST_CASES=20000); }
-	[ -e "$TOP/tests/host/Cargo.toml" ] || return 0
+	(cd "$TOP/tests/$1" && shift 2 && timeout -k 10 $limit "$TOP/scripts/enter-root.sh" "${long[@]}" \
+		CARGO_TARGET_DIR="$SMBD_CACHE/target/$(hash_of "$TOP")" cargo test --no-fail-fast -- "$@") >"$log" 2>&1 </dev/null || rc=$?
+	# The loom tests are modules of one crate.
+	cargo_results "$log" | sed 's,host/lib/tests::\([a-z_]*\)::,host/loom_\1/,' >"$results"
+	# A build that fails runs no test and must not pass for an empty suite.
+	[ "$rc" -eq 0 ] || grep -q '^fail' "$results" ||
+		echo "fail host/$build cargo test ended with $rc: $(grep -m1 -E '^error' "$log") ($log)" >>"$results"
+}
+
+host_tests() {
 	suite_wanted host || return 0
 	begin host
-	(cd "$TOP/tests/host" && timeout -k 10 $limit "$TOP/scripts/enter-root.sh" "${long[@]}" \
-		CARGO_TARGET_DIR="$SMBD_CACHE/target/$(hash_of "$TOP")" cargo test --no-fail-fast) >"$log" 2>&1 </dev/null || rc=$?
-	cargo_results "$log" >"$WORK/host.results"
-	# A build that fails runs no test and must not pass for an empty suite.
-	[ "$rc" -eq 0 ] || grep -q '^fail' "$WORK/host.results" ||
-		echo "fail host/build cargo test ended with $rc: $(grep -m1 -E '^error' "$log") ($log)" >>"$WORK/host.results"
+	cargo_tests host build
+	cargo_tests loom loom_build --show-output
+	cat "$WORK/loom.results" >>"$WORK/host.results"
 	finish host "$WORK/host.results"
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connection object: its parts, its state word, and what happens on the first error.
+//! The connection object: its parts, its state, and what happens on the first error.
 //!
-//! The state is one atomic word (`proto::state`), changed by compare-and-exchange along the edges
-//! `proto` allows. The first error is part of it and sticks. [`Connection::fail`] may be called from
-//! any context, also from completions: it stores the error, wakes everybody who waits for anything
-//! of this connection, and queues the cleanup work, which does what may sleep.
+//! The state is one atomic word ([`StateWord`]). The first error is part of it and sticks.
+//! [`Connection::fail`] may be called from any context, also from completions: it stores the error,
+//! wakes everybody who waits for anything of this connection, and queues the cleanup work, which does
+//! what may sleep.
 
 use super::credit::Flow;
 use super::listen::Queue;
@@ -13,15 +13,18 @@ use super::log::{log, Level, SharedSink};
 use super::mr::Pool;
 use super::negotiate::Negotiation;
 use super::recv::{Reader, Receive};
-use super::send::Sender;
+use super::right::Right;
+use super::send::Building;
 use super::shared::Shared;
 use super::transfer::Transfers;
+use super::word::StateWord;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::flag::Flag;
+use crate::kern::gauge::Gauge;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::published::Published;
 use crate::kern::time::now_ms;
-use crate::kern::wait::{new_wait_queue, WaitQueue};
+use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
 use crate::kern::work::{impl_has_work, new_work, Work};
 use crate::proto::negotiate::Negotiated;
 use crate::proto::params::Parameters;
@@ -30,8 +33,9 @@ use crate::proto::state::{Event, State, Status};
 use crate::rdma::cm::CmId;
 use crate::rdma::device::Link;
 use crate::rdma::qp::Qp;
+use kernel::ffi::c_long;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed};
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
 /// The work that follows the first error.
@@ -62,7 +66,8 @@ pub(crate) struct Statistics {
 /// The order of the fields is their drop order: what uses the device before the id that keeps it.
 #[pin_data]
 pub(crate) struct Connection {
-    state: Atomic<u64>,
+    #[pin]
+    word: StateWord,
     /// The parameters, as the consumer may read them at any time.
     #[pin]
     pub(crate) params: Published<Parameters>,
@@ -84,16 +89,18 @@ pub(crate) struct Connection {
     pub(crate) flow: IrqLock<Flow>,
     /// The right to send, with the messages under construction.
     #[pin]
-    pub(crate) sender: IrqLock<Sender>,
+    pub(crate) right: Right<KBox<Building>>,
+    /// Completions that made room in the send queue so far; a change tells a waiter to try again.
+    #[pin]
+    pub(crate) rooms: IrqLock<u64>,
     /// Receive buffers: free ones and those with data.
     #[pin]
     pub(crate) receive: IrqLock<Receive>,
     /// Whether the peer broke a rule: nothing it sends counts any more (R26).
     pub(crate) broken: Flag,
     /// Payload bytes that are queued for the reader.
-    pub(crate) queued: Atomic<usize>,
-    /// Bytes the sleeping reader waits for.
-    pub(crate) wanted: Atomic<usize>,
+    #[pin]
+    pub(crate) queued: Gauge,
     /// The reader's place in the queue.
     #[pin]
     pub(crate) reader: Mutex<Reader>,
@@ -111,15 +118,9 @@ pub(crate) struct Connection {
     #[pin]
     pub(crate) parent: IrqLock<Option<Arc<Connection>>>,
 
-    /// Waiting for a status.
-    #[pin]
-    pub(crate) status_wait: WaitQueue,
     /// Waiting for the right to send, a credit, or room in the send queue.
     #[pin]
     pub(crate) send_wait: WaitQueue,
-    /// Waiting for data.
-    #[pin]
-    pub(crate) read_wait: WaitQueue,
 
     /// See [`CLEANUP`].
     #[pin]
@@ -170,7 +171,7 @@ impl Connection {
         let shared = shared.clone();
         let connection = Arc::pin_init(
             pin_init!(Self {
-                state: Atomic::new(State::NEW.raw()),
+                word <- StateWord::new(),
                 params <- Published::new(Parameters::ZERO),
                 poll_context: Atomic::new(DEFAULT_POLL_CONTEXT),
                 statistics: Statistics::new(),
@@ -178,19 +179,17 @@ impl Connection {
                 link: SetOnce::new(),
                 negotiation <- new_irq_lock!(Negotiation::new(), c"Connection::negotiation"),
                 flow <- new_irq_lock!(Flow::new(), c"Connection::flow"),
-                sender <- new_irq_lock!(Sender::new(), c"Connection::sender"),
+                right <- Right::new(),
+                rooms <- new_irq_lock!(0, c"Connection::rooms"),
                 receive <- new_irq_lock!(Receive::new(), c"Connection::receive"),
                 broken: Flag::new(),
-                queued: Atomic::new(0),
-                wanted: Atomic::new(0),
+                queued <- Gauge::new(),
                 reader <- new_mutex!(Reader::new(), "Connection::reader"),
                 pool <- Pool::new(),
                 transfers <- Transfers::new(),
                 children <- Queue::new(),
                 parent <- new_irq_lock!(None, c"Connection::parent"),
-                status_wait <- new_wait_queue!(c"Connection::status_wait"),
                 send_wait <- new_wait_queue!(c"Connection::send_wait"),
-                read_wait <- new_wait_queue!(c"Connection::read_wait"),
                 cleanup_work <- new_work!(c"Connection::cleanup_work"),
                 setup_work <- new_work!(c"Connection::setup_work"),
                 timer_work <- new_work!(c"Connection::timer_work"),
@@ -231,23 +230,27 @@ impl Connection {
 
     /// The state word. Any context, no lock.
     pub(crate) fn state(&self) -> State {
-        State::from_raw(self.state.load(Acquire))
+        self.word.get()
     }
 
     /// Applies an event to the state and wakes who waits for one; [`None`] when it changed nothing.
     /// Any context.
     pub(crate) fn on(&self, event: Event) -> Option<(State, State)> {
-        let mut old = self.state();
-        loop {
-            let new = old.on(event)?;
-            match self.state.cmpxchg(old.raw(), new.raw(), Full) {
-                Ok(_) => {
-                    self.status_wait.wake_all();
-                    return Some((old, new));
-                }
-                Err(now) => old = State::from_raw(now),
-            }
-        }
+        self.word.on(event)
+    }
+
+    /// Waits for a state; see [`StateWord::wait`].
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`].
+    pub(crate) fn wait_for<R>(
+        &self,
+        signals: Signals,
+        limit: Option<c_long>,
+        ready: impl Fn(State) -> Option<R>,
+    ) -> Result<R, Interrupted> {
+        self.word.wait(signals, limit, ready)
     }
 
     /// Takes a step forward.
@@ -320,9 +323,9 @@ impl Connection {
 
     /// Wakes everybody who waits for anything of this connection. Any context.
     pub(crate) fn wake_all(&self) {
-        self.status_wait.wake_all();
+        self.word.wake();
         self.send_wait.wake_all();
-        self.read_wait.wake_all();
+        self.queued.wake();
         self.pool.ready.wake_all();
         self.transfers.wait.wake_all();
         self.children.ready.wake_all();

@@ -124,44 +124,36 @@ impl Connection {
 
     /// Sends a message without data if one is due and can be sent now. Any context.
     pub(crate) fn pump(self: &Arc<Self>) {
-        loop {
+        let due = || {
             let free = self.free_receives();
             let due = self.flow.lock().message_due(free);
-            if !due || !self.is_connected() || !self.send_empty() {
-                return;
-            }
+            due && self.is_connected()
+        };
+        if self.right.serve(due, |building| self.send_empty(building)) {
+            self.send_wait.wake_all();
         }
     }
 
-    /// Sends a message without data, if nobody else is sending and a credit and a buffer are at
-    /// hand. Whoever sends carries along what is due; what is still due is sent when the right to
-    /// send, a credit or a buffer comes back. Returns whether to look again at once, because
-    /// somebody looked in vain while we had the right to send. Any context.
-    fn send_empty(self: &Arc<Self>) -> bool {
-        let Some(qp) = self.qp() else { return false };
-        let mut sender = self.sender.lock();
-        let Some(mut building) = sender.take() else {
-            sender.missed = true;
-            return false;
-        };
-        drop(sender);
+    /// Sends a message without data, if a credit and a buffer are at hand. Whoever sends carries
+    /// along what is due; what is still due is sent when the right to send, a credit or a buffer
+    /// comes back. Any context.
+    fn send_empty(self: &Arc<Self>, building: &mut Building) {
+        let Some(qp) = self.qp() else { return };
         Self::count(&self.statistics.empty_sends, 1);
-        if let Some((slot, granted)) = self.try_obtain(qp) {
-            if let Err(error) = self.post_empty(qp, &mut building, slot, granted) {
-                if self.fail(error.to_errno(), None) {
-                    log!(
-                        self,
-                        Error,
-                        Send,
-                        "post of an empty message failed: {:?}",
-                        error
-                    );
-                }
+        let Some((slot, granted)) = self.try_obtain(qp) else {
+            return;
+        };
+        if let Err(error) = self.post_empty(qp, building, slot, granted) {
+            if self.fail(error.to_errno(), None) {
+                log!(
+                    self,
+                    Error,
+                    Send,
+                    "post of an empty message failed: {:?}",
+                    error
+                );
             }
         }
-        let again = self.sender.lock().give_back(building);
-        self.send_wait.wake_all();
-        again
     }
 
     /// Builds and posts a message without data.

@@ -9,7 +9,7 @@ use super::connection::Connection;
 use kernel::ffi::c_uint;
 use kernel::seq_file::SeqFile;
 use kernel::seq_print;
-use kernel::sync::atomic::{Acquire, Relaxed};
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// Milliseconds of a second.
@@ -74,7 +74,7 @@ impl Connection {
              reassembly_data_length: {} reassembly_queue_length: {}",
             enqueued,
             dequeued,
-            self.queued.load(Acquire),
+            self.queued.get(),
             buffers
         );
         let credits = self.flow.lock().credits;

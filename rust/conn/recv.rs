@@ -8,8 +8,7 @@
 //! are full: they return what was asked for or an error. The four-byte length the consumers read
 //! at the start of a message is made up here and never travels (rule F7).
 //!
-//! The byte count is published after the queue, and read without a lock. A reader that has to wait
-//! says how many bytes it waits for, and is only woken when they are there.
+//! The byte count is a [`Gauge`](crate::kern::gauge::Gauge), raised after the queue.
 
 use super::connection::Connection;
 use super::log::log;
@@ -24,7 +23,6 @@ use crate::rdma::qp::Status;
 use crate::rdma::receive::{Received, RecvSlot};
 use kernel::iov::IovIterDest;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Full, Relaxed, Release};
 use kernel::sync::Arc;
 
 /// A received piece of a message.
@@ -147,7 +145,8 @@ impl Connection {
         drop(receive);
         if stored {
             Self::count(&self.statistics.enqueued, 1);
-            self.publish(usize::try_from(header.length).unwrap_or(0), crowded);
+            let bytes = usize::try_from(header.length).unwrap_or(0);
+            self.queued.raise(bytes, crowded);
         } else {
             Self::count(&self.statistics.returned_receives, 1);
         }
@@ -160,15 +159,6 @@ impl Connection {
         }
         self.pump();
         Ok(())
-    }
-
-    /// Adds to the byte count and wakes the reader if it has what it waits for.
-    fn publish(&self, bytes: usize, crowded: bool) {
-        // Fully ordered: against the reader, which stores what it wants before it looks at the count.
-        let queued = self.queued.fetch_add(bytes, Full).wrapping_add(bytes);
-        if crowded || queued >= self.wanted.load(Relaxed) {
-            self.read_wait.wake_all();
-        }
     }
 
     /// A receive failed. Softirq or workqueue.
@@ -206,7 +196,7 @@ impl Connection {
                     return self.deliver_length(iter, total);
                 }
             }
-            let ready = left.min(self.queued.load(Acquire));
+            let ready = left.min(self.queued.get());
             self.copy_out(&mut reader, iter, ready)?;
             done += ready;
         }
@@ -215,26 +205,23 @@ impl Connection {
 
     /// Waits until `bytes` are queued, or fewer if the buffers run short.
     fn wait_for_data(self: &Arc<Self>, bytes: usize, interruptible: bool) -> Result {
-        if self.queued.load(Acquire) >= bytes {
+        if self.queued.get() >= bytes {
             return Ok(());
         }
-        // Going to sleep is a full barrier, after which the condition is asked.
-        self.wanted.store(bytes, Relaxed);
         // A read that has begun must go on, but not for ever: a peer can hold back the rest of a
         // message and answer keepalives.
         let (signals, limit) = match interruptible {
             true => (Signals::Heed, None),
             false => (Signals::Ignore, self.stall_limit()),
         };
-        let outcome = self.read_wait.wait(signals, limit, || {
-            if self.queued.load(Acquire) >= bytes || self.receive.lock().is_crowded() {
+        // What arrived before the end is delivered (R29): the bytes count for more than the failure.
+        let outcome = self.queued.wait(bytes, signals, limit, || {
+            if self.receive.lock().is_crowded() {
                 return Some(Ok(()));
             }
-            // Only after the look at the count: what arrived before the end is delivered (R29).
             (!self.is_connected()).then_some(Err(ENOTCONN.into()))
         });
         match outcome {
-            Ok(Err(_)) if self.queued.load(Acquire) >= bytes => Ok(()),
             Ok(result) => result,
             Err(Interrupted::Signal) => Err(ERESTARTSYS),
             Err(Interrupted::TimedOut) => {
@@ -295,7 +282,7 @@ impl Connection {
             fragment.offset = end;
             fragment.len -= take;
             left -= take;
-            self.queued.fetch_sub(take, Release);
+            self.queued.lower(take);
             if fragment.len == 0 {
                 if let Some(fragment) = reader.current.take() {
                     self.recycle(fragment.slot);

@@ -3,9 +3,9 @@
 //! Sending: the right to send, messages under construction, and posting them in batches.
 //!
 //! Fragments of one upper-layer message are contiguous on the wire (rule F3). So there is one
-//! [`Building`] per connection, and who has it may send: it is taken out of the [`Sender`] (any other
-//! sender waits), filled, posted, and put back, which wakes the next one. A consumer's batch keeps
-//! it between calls by leaving it parked.
+//! [`Building`] per connection, and who has it may send: it goes with the
+//! [`Right`](super::right::Right), is filled, posted, and given back, which wakes the next sender. A
+//! consumer's batch keeps it between calls by leaving it parked.
 //!
 //! Payload is copied into buffers that are mapped for as long as the connection lives. A message is
 //! at most one buffer long, so no memory of the caller is ever seen by the device: nothing has to
@@ -48,74 +48,6 @@ pub(crate) struct Building {
     open: Option<Open>,
     train: Train,
     invalidate: Option<u32>,
-}
-
-/// Where the right to send is.
-enum Token {
-    /// Nowhere: the connection is not up.
-    Absent,
-    /// To be taken.
-    Free(KBox<Building>),
-    /// Somebody has it.
-    Taken,
-    /// A consumer's batch keeps it between calls.
-    Parked(KBox<Building>),
-}
-
-/// The right to send, under its lock.
-pub(crate) struct Sender {
-    token: Token,
-    /// Completions that made room so far; a change tells a waiter to try again.
-    rooms: u64,
-    /// Somebody wanted to send what is due while the token was taken.
-    pub(super) missed: bool,
-    /// The token is parked by a caller without a batch, in the middle of its message.
-    unbatched: bool,
-}
-
-impl Sender {
-    /// The right to send is nowhere yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            token: Token::Absent,
-            rooms: 0,
-            missed: false,
-            unbatched: false,
-        }
-    }
-
-    pub(super) fn take(&mut self) -> Option<KBox<Building>> {
-        match core::mem::replace(&mut self.token, Token::Taken) {
-            Token::Free(building) => Some(building),
-            other => {
-                self.token = other;
-                None
-            }
-        }
-    }
-
-    /// Puts the token back; true when somebody missed it meanwhile.
-    pub(super) fn give_back(&mut self, building: KBox<Building>) -> bool {
-        self.token = Token::Free(building);
-        core::mem::take(&mut self.missed)
-    }
-
-    /// Takes the token a caller without a batch left parked.
-    fn unpark_unbatched(&mut self) -> Option<KBox<Building>> {
-        core::mem::take(&mut self.unbatched)
-            .then(|| self.unpark())
-            .flatten()
-    }
-
-    fn unpark(&mut self) -> Option<KBox<Building>> {
-        match core::mem::replace(&mut self.token, Token::Taken) {
-            Token::Parked(building) => Some(building),
-            other => {
-                self.token = other;
-                None
-            }
-        }
-    }
 }
 
 /// A consumer's batch, in the 40 bytes on its stack. Plain data without a destructor.
@@ -161,7 +93,7 @@ impl Connection {
             },
             GFP_KERNEL,
         )?;
-        self.sender.lock().token = Token::Free(building);
+        self.right.give_back(building);
         Ok(())
     }
 
@@ -171,7 +103,7 @@ impl Connection {
             if !self.is_connected() {
                 return Some(Err(ENOTCONN.into()));
             }
-            self.sender.lock().take().map(Ok)
+            self.right.take().map(Ok)
         });
         outcome.unwrap_or(Err(ERESTARTSYS))
     }
@@ -179,7 +111,7 @@ impl Connection {
     /// Gives the right to send back, and sends what became due meanwhile.
     fn release(self: &Arc<Self>, mut building: KBox<Building>) {
         self.drop_unsent(&mut building);
-        self.sender.lock().give_back(building);
+        self.right.give_back(building);
         self.send_wait.wake_all();
         self.pump();
     }
@@ -238,14 +170,14 @@ impl Connection {
         };
         let mut building = match batch.holds_token {
             0 => self.acquire()?,
-            _ => self.sender.lock().unpark().ok_or(EINVAL)?,
+            _ => self.right.unpark().ok_or(EINVAL)?,
         };
         batch.holds_token = 1;
         if let Some(key) = batch.take_invalidate() {
             building.invalidate = Some(key);
         }
         let result = self.append(&mut building, iter, remaining);
-        self.sender.lock().token = Token::Parked(building);
+        self.right.park(building, false);
         result
     }
 
@@ -256,8 +188,7 @@ impl Connection {
         iter: Option<&mut IovIterSource<'_>>,
         remaining: u32,
     ) -> Result<usize> {
-        let parked = self.sender.lock().unpark_unbatched();
-        let mut building = match parked {
+        let mut building = match self.right.unpark_unbatched() {
             Some(building) => building,
             None => self.acquire()?,
         };
@@ -265,9 +196,7 @@ impl Connection {
             .append(&mut building, iter, remaining)
             .and_then(|taken| self.flush(&mut building).map(|()| taken));
         if result.is_ok() && building.train.is_open() {
-            let mut sender = self.sender.lock();
-            sender.token = Token::Parked(building);
-            sender.unbatched = true;
+            self.right.park(building, true);
         } else {
             self.release(building);
         }
@@ -283,13 +212,13 @@ impl Connection {
         if batch.holds_token == 0 {
             return Ok(());
         }
-        let mut building = self.sender.lock().unpark().ok_or(EINVAL)?;
+        let mut building = self.right.unpark().ok_or(EINVAL)?;
         let result = self.flush(&mut building);
         if last {
             batch.holds_token = 0;
             self.release(building);
         } else {
-            self.sender.lock().token = Token::Parked(building);
+            self.right.park(building, false);
         }
         result
     }
@@ -473,7 +402,7 @@ impl Connection {
             if self.is_dead() {
                 return Err(self.error());
             }
-            let rooms = self.sender.lock().rooms;
+            let rooms = self.rooms();
             match qp.post_messages(&mut building.chain, building.invalidate, false) {
                 Ok(()) => {
                     building.invalidate = None;
@@ -496,12 +425,12 @@ impl Connection {
     ///
     /// The first error.
     pub(crate) fn wait_for_room(self: &Arc<Self>, rooms: u64) -> Result {
-        self.wait_for_progress(|| self.sender.lock().rooms != rooms)
+        self.wait_for_progress(|| self.rooms() != rooms)
     }
 
     /// The present count of completions that made room; see [`wait_for_room`](Self::wait_for_room).
     pub(crate) fn rooms(&self) -> u64 {
-        self.sender.lock().rooms
+        *self.rooms.lock()
     }
 
     /// How long a message that was begun may make no progress, in jiffies (R23).
@@ -580,9 +509,9 @@ impl Connection {
 
     /// Completions made room. Softirq or workqueue.
     pub(crate) fn room_made(self: &Arc<Self>) {
-        let mut sender = self.sender.lock();
-        sender.rooms = sender.rooms.wrapping_add(1);
-        drop(sender);
+        let mut rooms = self.rooms.lock();
+        *rooms = rooms.wrapping_add(1);
+        drop(rooms);
         self.send_wait.wake_all();
         self.pump();
     }

@@ -227,8 +227,7 @@ impl Connection {
         let limit = jiffies(self.params.get().negotiate_timeout_msec)
             .try_into()
             .ok();
-        let outcome = self.status_wait.wait(Signals::Heed, limit, || {
-            let state = self.state();
+        let outcome = self.wait_for(Signals::Heed, limit, |state| {
             if state.first_error().is_some() {
                 return Some(Err(self.error()));
             }

@@ -15,7 +15,7 @@ use crate::kern::time::jiffies;
 use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
 use crate::proto::errno;
-use crate::proto::state::Event;
+use crate::proto::state::{Event, State};
 use crate::rdma::device::Link;
 use kernel::sync::Arc;
 
@@ -109,8 +109,8 @@ impl Connection {
             CHILD_GRACE_MS
         };
         let grace = jiffies(grace).try_into().ok();
-        let over = || self.state().is_over().then_some(());
-        if self.status_wait.wait(Signals::Ignore, grace, over).is_err() {
+        let over = |state: State| state.is_over().then_some(());
+        if self.wait_for(Signals::Ignore, grace, over).is_err() {
             log!(self, Info, Event, "peer does not answer the disconnect");
             self.on(Event::Disconnected);
         }

@@ -9,7 +9,7 @@ pub(crate) struct Flag(Atomic<i32>);
 
 impl Flag {
     /// A flag that is not set.
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Atomic::new(0))
     }
 

@@ -4,8 +4,11 @@
 
 pub(crate) mod errno;
 pub(crate) mod flag;
+pub(crate) mod gauge;
 pub(crate) mod irq_lock;
+pub(crate) mod loan;
 pub(crate) mod noio;
+pub(crate) mod outcome;
 pub(crate) mod published;
 pub(crate) mod ring;
 pub(crate) mod time;

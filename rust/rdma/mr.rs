@@ -19,7 +19,7 @@ use super::wr;
 use crate::bindings;
 use crate::kern::errno::{ECONNABORTED, ENOTCONN};
 use crate::kern::noio::NoIo;
-use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::kern::outcome::Outcome;
 use core::ptr::NonNull;
 use kernel::ffi::{c_int, c_uint};
 use kernel::iov::{IovIterDest, IovIterSource};
@@ -90,10 +90,8 @@ struct Io {
 // exclusive by the mutex around.
 unsafe impl Send for Io {}
 
-/// The progress of a local invalidation.
-const PENDING: u32 = 0;
-const DONE: u32 = 1;
-const FAILED: u32 = 2;
+/// How long the flush of a broken connection may take to end an invalidation, milliseconds.
+const FLUSH_MS: u32 = 100;
 
 /// A memory region.
 #[pin_data]
@@ -102,10 +100,10 @@ pub(crate) struct Mr {
     max_pages: u32,
     key: Atomic<u32>,
     access: Atomic<u32>,
-    invalidation: Atomic<u32>,
     cqe: kernel::types::Opaque<bindings::ib_cqe>,
+    /// The end of a local invalidation.
     #[pin]
-    invalidated: WaitQueue,
+    invalidated: Outcome,
     #[pin]
     io: Mutex<Io>,
     pd: Arc<Pd>,
@@ -166,9 +164,8 @@ impl Mr {
                 max_pages,
                 key: Atomic::new(0),
                 access: Atomic::new(0),
-                invalidation: Atomic::new(PENDING),
                 cqe: kernel::types::Opaque::new(bindings::ib_cqe { done: None }),
-                invalidated <- new_wait_queue!(c"Mr::invalidated"),
+                invalidated <- Outcome::new(),
                 io <- new_mutex!(io, "Mr::io"),
                 pd,
             }),
@@ -229,7 +226,6 @@ impl Mr {
             (*self.raw.as_ptr()).rkey
         };
         self.access.store(access, Relaxed);
-        self.invalidation.store(PENDING, Relaxed);
         self.key.store(key, Release);
         Ok(bytes)
     }
@@ -422,7 +418,7 @@ impl Mr {
         self: &Arc<Self>,
         done: unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc),
     ) -> bindings::ib_send_wr {
-        self.invalidation.store(PENDING, Relaxed);
+        self.invalidated.reset();
         // SAFETY: Invalidations of one region never overlap, so nobody reads the object now.
         unsafe { (*self.cqe.get()).done = Some(done) };
         let mut request = bindings::ib_send_wr {
@@ -435,11 +431,9 @@ impl Mr {
         request
     }
 
-    /// The invalidation completed. Any context.
-    pub(super) fn invalidation_done(&self, ok: bool) {
-        self.invalidation
-            .store(if ok { DONE } else { FAILED }, Release);
-        self.invalidated.wake_all();
+    /// The invalidation completed with this verbs status. Any context.
+    pub(super) fn invalidation_done(&self, status: u32) {
+        self.invalidated.set(status);
     }
 
     /// Waits for the posted invalidation; gives up when `dead` says the connection is broken.
@@ -450,20 +444,9 @@ impl Mr {
     pub(crate) fn wait_invalidated(&self, dead: impl Fn() -> bool) -> Result {
         // The flush of a broken connection completes the request too; the look at `dead` covers a
         // connection that nobody flushes before our caller goes on.
-        let slice = Some(crate::kern::time::jiffies(100).try_into().unwrap_or(1));
-        loop {
-            let outcome = self.invalidated.wait(Signals::Ignore, slice, || {
-                match self.invalidation.load(Acquire) {
-                    PENDING => None,
-                    outcome => Some(outcome),
-                }
-            });
-            match outcome {
-                Ok(DONE) => return Ok(()),
-                Ok(_) => return Err(ECONNABORTED.into()),
-                Err(_) if dead() => return Err(ECONNABORTED.into()),
-                Err(_) => {}
-            }
+        match self.invalidated.wait(FLUSH_MS, dead) {
+            Some(bindings::ib_wc_status_IB_WC_SUCCESS) => Ok(()),
+            _ => Err(ECONNABORTED.into()),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::receive::{Received, RecvPool, RecvQueue, FIRST_RECV_SIZE};
 use super::sq::SendQueue;
 use crate::bindings;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
-use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::kern::loan::{Borrowed, Loan};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use kernel::error::to_result;
@@ -151,8 +151,9 @@ pub(crate) struct Qp<C: Completions> {
     pub(super) sq: IrqLock<SendQueue>,
     #[pin]
     pub(super) rq: IrqLock<RecvQueue>,
+    /// Lends out `raw`.
     #[pin]
-    unused: WaitQueue,
+    loan: Loan,
     pub(super) send_buffers: Buffers,
     pub(super) send_cqes: KVVec<bindings::ib_cqe>,
     pub(super) registration_cqe: bindings::ib_cqe,
@@ -207,7 +208,7 @@ impl<C: Completions> Qp<C> {
             owner: owner_ptr,
             sq <- new_irq_lock!(queue, c"Qp::sq"),
             rq <- new_irq_lock!(RecvQueue { closed: false }, c"Qp::rq"),
-            unused <- new_wait_queue!(c"Qp::unused"),
+            loan <- Loan::new(),
             send_buffers,
             send_cqes,
             registration_cqe: bindings::ib_cqe { done: Some(Self::send_done) },
@@ -279,12 +280,10 @@ impl<C: Completions> Qp<C> {
 
     /// Lends out the raw queue pair for calls that sleep; [`None`] once it is closed.
     pub(super) fn use_raw(&self) -> Option<InUse<'_, C>> {
-        let mut queue = self.sq.lock();
-        if queue.closed {
-            return None;
-        }
-        queue.users = queue.users.saturating_add(1);
-        Some(InUse(self))
+        Some(InUse {
+            qp: self,
+            _borrowed: self.loan.borrow()?,
+        })
     }
 
     /// Moves the queue pair to its error state, which flushes both queues. For links whose orderly
@@ -312,6 +311,7 @@ impl<C: Completions> Qp<C> {
     /// Stops posting for good and waits until every request posted so far is complete. Breaks the
     /// connection. May be called again, also by several at once. Process context.
     pub(crate) fn drain(&self) {
+        self.loan.call_in();
         self.sq.lock().closed = true;
         self.rq.lock().closed = true;
         let mut life = self.life.lock();
@@ -329,9 +329,7 @@ impl<C: Completions> Qp<C> {
     pub(crate) fn close(&self) {
         self.drain();
         // Who uses the raw queue pair waits for completions at most, and these have come.
-        let _ = self.unused.wait(Signals::Ignore, None, || {
-            (self.sq.lock().users == 0).then_some(())
-        });
+        self.loan.wait();
         let parts = self.life.lock().parts.take();
         drop(parts);
         let leftovers = self.sq.lock().take_all();
@@ -387,19 +385,13 @@ impl<C: Completions> PinnedDrop for Qp<C> {
 }
 
 /// The raw queue pair, which is not destroyed while this lives.
-pub(super) struct InUse<'a, C: Completions>(&'a Qp<C>);
+pub(super) struct InUse<'a, C: Completions> {
+    qp: &'a Qp<C>,
+    _borrowed: Borrowed<'a>,
+}
 
 impl<C: Completions> InUse<'_, C> {
     pub(super) fn get(&self) -> *mut bindings::ib_qp {
-        self.0.raw.as_ptr()
-    }
-}
-
-impl<C: Completions> Drop for InUse<'_, C> {
-    fn drop(&mut self) {
-        let mut queue = self.0.sq.lock();
-        queue.users = queue.users.saturating_sub(1);
-        drop(queue);
-        self.0.unused.wake_all();
+        self.qp.raw.as_ptr()
     }
 }

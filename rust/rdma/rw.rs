@@ -15,13 +15,11 @@ use super::qp::{Completions, Qp, Status};
 use crate::bindings;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::noio::NoIo;
-use crate::kern::time::jiffies;
-use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::kern::outcome::Outcome;
 use core::marker::PhantomData;
 use kernel::ffi::c_uint;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Atomic, Release};
 use kernel::sync::Arc;
 use kernel::types::Opaque;
 
@@ -85,10 +83,8 @@ pub(crate) struct Segment {
 #[pin_data]
 pub(crate) struct Transfer {
     cqe: Opaque<bindings::ib_cqe>,
-    /// The verbs status plus one, zero before the completion.
-    outcome: Atomic<u32>,
     #[pin]
-    finished: WaitQueue,
+    outcome: Outcome,
 }
 
 // SAFETY: The completion object is only written at construction.
@@ -103,8 +99,7 @@ impl Transfer {
         Arc::pin_init(
             pin_init!(Self {
                 cqe: Opaque::new(bindings::ib_cqe { done: Some(done) }),
-                outcome: Atomic::new(0),
-                finished <- new_wait_queue!(c"Transfer::finished"),
+                outcome <- Outcome::new(),
             }),
             GFP_KERNEL,
         )
@@ -118,12 +113,7 @@ impl Transfer {
 
     /// The chain completed with this verbs status. Any context.
     pub(super) fn done(&self, status: u32) {
-        self.outcome.store(status.saturating_add(1), Release);
-        self.finished.wake_all();
-    }
-
-    fn outcome(&self) -> Option<u32> {
-        self.outcome.load(Acquire).checked_sub(1)
+        self.outcome.set(status);
     }
 }
 
@@ -313,27 +303,17 @@ pub(crate) fn transfer<C: Completions>(
     }
 }
 
-/// How long the flush of a broken connection may take before the queue pair is drained.
+/// How long the flush of a broken connection may take before the queue pair is drained, milliseconds.
 const FLUSH_MS: u32 = 250;
 
 /// Waits for the completion of a posted transfer.
 fn wait_done<C: Completions>(qp: &Qp<C>, transfer: &Transfer, dead: impl Fn() -> bool) -> u32 {
-    let slice = jiffies(FLUSH_MS).try_into().ok();
-    loop {
-        // Asked before the wait, so that a broken connection gets one whole slice.
-        let was_dead = dead();
-        let done = transfer
-            .finished
-            .wait(Signals::Ignore, slice, || transfer.outcome());
-        match done {
-            Ok(status) => return status,
-            Err(_) if was_dead => break,
-            Err(_) => {}
-        }
-    }
-    // An orderly iWARP shutdown leaves a READ that waits for its answer alone.
-    qp.drain();
-    transfer
-        .outcome()
-        .unwrap_or(bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR)
+    let outcome = &transfer.outcome;
+    outcome.wait(FLUSH_MS, dead).unwrap_or_else(|| {
+        // An orderly iWARP shutdown leaves a READ that waits for its answer alone.
+        qp.drain();
+        outcome
+            .get()
+            .unwrap_or(bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR)
+    })
 }

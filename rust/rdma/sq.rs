@@ -23,6 +23,9 @@ use kernel::sync::Arc;
 /// At most this many requests go unsignalled in a row (P17).
 const SIGNAL_EVERY: u32 = 16;
 
+/// The verbs status of a request that went well.
+const SUCCESS: u32 = bindings::ib_wc_status_IB_WC_SUCCESS;
+
 /// What a posted request needs until it is retired.
 pub(super) enum Owned {
     /// The buffer of a message.
@@ -49,8 +52,6 @@ pub(super) struct Entry {
 pub(super) struct SendQueue {
     /// Nothing may be posted any more.
     pub(super) closed: bool,
-    /// Tasks that use the raw queue pair outside the lock.
-    pub(super) users: u32,
     /// Free work request slots of the hardware queue.
     pub(super) room: u32,
     /// Requests posted since the last signalled one.
@@ -97,7 +98,6 @@ impl SendQueue {
         }
         Ok(Self {
             closed: false,
-            users: 0,
             room,
             unsignalled: 0,
             unreported: 0,
@@ -179,8 +179,8 @@ impl SendQueue {
         match entry.owned {
             Owned::Message(slot) => self.put_back(slot),
             Owned::Registration(_) => {}
-            Owned::Invalidation(region) => region.invalidation_done(true),
-            Owned::Transfer(transfer) => transfer.done(0),
+            Owned::Invalidation(region) => region.invalidation_done(SUCCESS),
+            Owned::Transfer(transfer) => transfer.done(SUCCESS),
         }
     }
 
@@ -189,7 +189,7 @@ impl SendQueue {
         for entry in self.waited.iter().filter(|entry| entry.key == key) {
             match &entry.owned {
                 Owned::Message(_) | Owned::Registration(_) => {}
-                Owned::Invalidation(region) => region.invalidation_done(false),
+                Owned::Invalidation(region) => region.invalidation_done(status),
                 Owned::Transfer(transfer) => transfer.done(status),
             }
         }
