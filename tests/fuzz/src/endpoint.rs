@@ -182,6 +182,12 @@ impl Endpoint {
         let (Sending::Idle, true, Some(remaining)) = (self.sending, self.is_alive(), next) else {
             return false;
         };
+        assert_eq!(self.train.open(0), Err(SendError::NoData));
+        if self.train.is_open() {
+            for other in [remaining + 1, remaining - 1] {
+                assert!(self.train.open(other).is_err(), "F5");
+            }
+        }
         match self.train.open(remaining) {
             Ok(message) => match self.take() {
                 None => false,

@@ -126,7 +126,8 @@ impl Receiver {
             3 if owed == 0 => (room, input.size()),
             3 | 4 => (room.min(owed), owed - room.min(owed)),
             5 => (room, 0),
-            _ => (room, owed.wrapping_sub(room)),
+            // A few bytes off.
+            _ => (room, owed.wrapping_sub(room) ^ u32::from(choice >> 4)),
         };
         let header = DataHeader {
             credits_requested: 1 + u16::from(choice >> 4),
