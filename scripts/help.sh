@@ -9,6 +9,7 @@ Targets
                    machine with a stock Debian kernel; ends in "demo: PASS"
   test             every test; T=pattern runs a subset; ends in "N passed, N failed, N skipped"
   check            format, lints, layering, documentation, script and C style
+  mutants          change the protocol core bit by bit: do its tests notice?  takes hours
   shell            an interactive guest with the share mounted on /mnt/a
   modules          build smbdirect.ko (the default target)
   modules_install  install it for the kernel of KDIR (needs root), under updates/
@@ -22,6 +23,7 @@ Variables
                    host's own tools; it needs CONFIG_RUST and release 7.2 or later
   TRANSPORT=c      demo, shell: run the kernel's own C module instead of ours, as control
   T=pattern        test: only tests whose name matches this shell pattern, e.g. T='guest/*/sizes*'
+  MODULE=name      mutants: only this module of rust/proto, e.g. MODULE=credits
   UPDATE=1         ask the package archive for a newer kernel instead of using the cached one
   MIRROR=url       Debian package mirror; default: the one the host's apt uses
   ACCEL=kvm        QEMU accelerator; default tcg, which works everywhere
