@@ -4,7 +4,7 @@
 # the module itself is built by the kernel's kbuild from Kbuild.
 
 SHELL := /bin/bash
-export KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T UPDATE CC LLVM INSTALL_MOD_PATH
+export KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T MODULE UPDATE CC LLVM INSTALL_MOD_PATH
 # Not the make program's own default of "cc".
 ifeq ($(origin CC),default)
 unexport CC
@@ -15,7 +15,7 @@ endif
 # The scripts call make on their own terms.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-.PHONY: help all modules modules_install clean demo shell test test-long check fuzz fuzz-min root kernel peers cache-clean
+.PHONY: help all modules modules_install clean demo shell test test-long check fuzz fuzz-min mutants root kernel peers cache-clean
 .NOTPARALLEL:
 
 all: modules
@@ -50,6 +50,9 @@ check:
 # By argument: SECONDS in the environment is bash's own clock.
 fuzz fuzz-min:
 	@scripts/fuzz.sh $@ '$(TARGET)' '$(SECONDS)'
+
+mutants:
+	@scripts/mutants.sh $(MODULE)
 
 root kernel peers:
 	@scripts/$@.sh

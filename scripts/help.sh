@@ -12,6 +12,7 @@ Targets
   check            format, lints, layering, documentation, script and C style
   fuzz             run one fuzz target of the protocol core, from the committed corpus on
   fuzz-min         make that corpus the least that reaches all that was reached
+  mutants          change the protocol core bit by bit: do its tests notice?  takes hours
   shell            an interactive guest with the share mounted on /mnt/a
   modules          build smbdirect.ko (the default target)
   modules_install  install it for the kernel of KDIR (needs root), under updates/
@@ -27,6 +28,7 @@ Variables
   T=pattern        test: only tests whose name matches this shell pattern, e.g. T='guest/*/sizes*'
   TARGET=name      fuzz, fuzz-min: pdu, receiver, negotiate, descriptor, depth or connection
   SECONDS=n        fuzz: for so long; default: 60
+  MODULE=name      mutants: only this module of rust/proto, e.g. MODULE=credits
   UPDATE=1         ask the package archive for a newer kernel instead of using the cached one
   MIRROR=url       Debian package mirror; default: the one the host's apt uses
   ACCEL=kvm        QEMU accelerator; default tcg, which works everywhere

@@ -55,9 +55,9 @@ pub struct Flags;
 
 impl Flags {
     /// Use InfiniBand and RoCE devices only (port 445).
-    pub const IB_ONLY: u64 = 1 << 0;
+    pub const IB_ONLY: u64 = 0x1;
     /// Use iWARP devices only (port 5445).
-    pub const IWARP_ONLY: u64 = 1 << 1;
+    pub const IWARP_ONLY: u64 = 0x2;
     /// All known bits.
     pub const ALL: u64 = Self::IB_ONLY | Self::IWARP_ONLY;
 }

@@ -32,7 +32,7 @@ pub const MIN_NEGOTIATE_RECV: u32 = 512;
 /// Required alignment of a payload offset, bytes.
 pub const OFFSET_ALIGN: u32 = 8;
 /// Flag bit: the receiver should answer promptly.
-pub const RESPONSE_REQUESTED: u16 = 1 << 0;
+pub const RESPONSE_REQUESTED: u16 = 0x0001;
 
 /// NT status: success.
 pub const STATUS_SUCCESS: u32 = 0;

@@ -78,6 +78,19 @@ fn b2_a_zero_length_counts_only_in_the_used_part() {
     assert_eq!(WalkError::Short.rule(), Rule::B2);
 }
 
+#[test]
+fn the_log_says_what_was_wrong() {
+    let said = [
+        WalkError::Misaligned,
+        WalkError::ZeroLength,
+        WalkError::Short,
+    ]
+    .map(WalkError::text);
+    for (text, word) in said.into_iter().zip(["16", "zero", "cover less"]) {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
 // rules: B3+ R40+
 #[test]
 fn b3_zero_bytes_need_nothing() {
@@ -114,6 +127,7 @@ fn b4_addresses_at_the_end_do_not_overflow() {
 fn b5_a_transfer_can_be_cut_into_batches() {
     let bytes = array(&[10, 20]);
     let mut walk = Walk::new(&bytes, 25).unwrap();
+    assert_eq!(walk.left(), 25);
     let mut pieces = Vec::new();
     while let Some(piece) = walk.next_up_to(8) {
         pieces.push((

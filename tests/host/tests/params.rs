@@ -65,13 +65,19 @@ fn r8_bad_values_are_refused() {
     assert_eq!(bad(|p| p.max_send_size = 24), Invalid::SendSize);
     assert_eq!(bad(|p| p.max_recv_size = 127), Invalid::RecvSize);
     assert_eq!(Parameters::ZERO.validate(), Err(Invalid::Credits));
-    for why in [
-        Invalid::UnknownFlags,
-        Invalid::BothKinds,
-        Invalid::Depth,
-        Invalid::Credits,
+}
+
+#[test]
+fn the_log_says_what_was_wrong() {
+    for (why, word) in [
+        (Invalid::UnknownFlags, "flags"),
+        (Invalid::BothKinds, "iWARP"),
+        (Invalid::Depth, "255"),
+        (Invalid::Credits, "credit"),
+        (Invalid::SendSize, "send size"),
+        (Invalid::RecvSize, "128"),
     ] {
-        assert!(!why.text().is_empty());
+        assert!(why.text().contains(word), "{why:?}: {}", why.text());
     }
 }
 
