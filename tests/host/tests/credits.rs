@@ -161,6 +161,20 @@ fn c4_the_last_credit_is_not_spent_without_a_grant() {
     assert_eq!(credits(2, 10, 10, 0).take(), Ok(0));
 }
 
+// rules: C4+ C4-
+#[test]
+fn c4_a_post_tells_whether_a_blocked_sender_can_go_on() {
+    for (send, available, n) in
+        (0..3).flat_map(|send| [(send, 0, 0), (send, 0, 2), (send, 1, 0), (send, 1, 2)])
+    {
+        let mut state = credits(send, 10, 3, available);
+        let blocked = state.check() == Err(Blocked::LastCredit);
+        let unblocks = state.posted(n);
+        let what = format!("send {send} available {available} posted {n}");
+        assert_eq!(unblocks, blocked && state.check().is_ok(), "{what}");
+    }
+}
+
 // rules: C4+
 #[test]
 fn c4_a_credit_from_the_peer_unblocks_as_well() {
@@ -367,6 +381,10 @@ fn refills_are_grouped_unless_urgent() {
     // Our last credit has nothing to grant.
     let mut state = credits(1, 64, 64, 0);
     assert!(state.received(&message(true, 64, 0)).unwrap().refill);
+    // It has something to grant, or it is not the last.
+    for state in [credits(1, 64, 63, 1), credits(9, 64, 64, 0)] {
+        assert!(state.missing(100) == 1 && !state.refill_worthwhile());
+    }
 }
 
 // rules: C10+
