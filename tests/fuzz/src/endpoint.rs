@@ -473,14 +473,8 @@ impl Endpoint {
         }
         let window = u64::from(self.params.recv_credit_max) + 1;
         let (credits, inbox) = (&self.credits, &self.inbox);
-        assert_eq!(u64::from(credits.outstanding()), inbox.held());
-        assert_eq!(u64::from(credits.available()), self.posted - inbox.granted);
-        assert_eq!(
-            u64::from(credits.posted_receives()),
-            self.posted - inbox.arrived
-        );
+        inbox.agrees(self.posted, credits, &self.reassembly);
         assert!(inbox.held() <= window && self.posted - inbox.arrived <= window);
-        assert_eq!(u64::from(self.reassembly.owed()), inbox.owed());
         assert_eq!(self.answer.is_owed(), self.answer_due);
         assert!(!self.is_alive() || self.keepalive.is_pending() == self.probe_due);
     }

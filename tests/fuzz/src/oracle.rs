@@ -2,6 +2,8 @@
 //! What the rules say about a received data message (D1 to D12), worked out from its bytes and from
 //! plain sums over what was accepted before.
 
+use smbdirect_host::proto::credits::Credits;
+use smbdirect_host::proto::reassembly::Reassembly;
 use smbdirect_host::proto::rule::Rule;
 
 pub fn le16(bytes: &[u8], at: usize) -> u16 {
@@ -92,6 +94,14 @@ impl Inbox {
     /// Bytes still to come of the message in progress.
     pub fn owed(&self) -> u64 {
         self.total - self.have
+    }
+
+    /// The engine's counters are what the sums say, when `posted` receives were posted in all.
+    pub fn agrees(&self, posted: u64, credits: &Credits, reassembly: &Reassembly) {
+        assert_eq!(u64::from(credits.outstanding()), self.held());
+        assert_eq!(u64::from(credits.available()), posted - self.granted);
+        assert_eq!(u64::from(credits.posted_receives()), posted - self.arrived);
+        assert_eq!(u64::from(reassembly.owed()), self.owed());
     }
 
     /// Judges a message whose fields are in order, and takes it in if it is good.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Connection state: the table of the ABI page (section 5), R11 and R12.
 
+mod common;
+
+use common::CONNECT;
 use proptest::prelude::*;
 use smbdirect_host::proto::errno::*;
 use smbdirect_host::proto::state::{Event, State, Status, UnknownStatus};
@@ -24,18 +27,6 @@ fn mapped(status: Status) -> Status {
     }
 }
 
-const CLIENT: [Status; 9] = [
-    Status::ResolveAddrNeeded,
-    Status::ResolveAddrRunning,
-    Status::ResolveRouteNeeded,
-    Status::ResolveRouteRunning,
-    Status::RdmaConnectNeeded,
-    Status::RdmaConnectRunning,
-    Status::NegotiateNeeded,
-    Status::NegotiateRunning,
-    Status::Connected,
-];
-
 fn advance(state: State, path: &[Status]) -> State {
     path.iter()
         .fold(state, |state, &to| state.on(Event::Advance(to)).unwrap())
@@ -44,14 +35,16 @@ fn advance(state: State, path: &[Status]) -> State {
 /// A state in every live status.
 fn live() -> Vec<State> {
     let mut all = vec![State::NEW, advance(State::NEW, &[Status::Listening])];
-    for steps in 1..=CLIENT.len() {
-        all.push(advance(State::NEW, &CLIENT[..steps]));
+    for steps in 1..=CONNECT.len() {
+        all.push(advance(State::NEW, &CONNECT[..steps]));
     }
     all
 }
 
 fn connected() -> State {
-    advance(State::NEW, &CLIENT).on(Event::Established).unwrap()
+    advance(State::NEW, &CONNECT)
+        .on(Event::Established)
+        .unwrap()
 }
 
 fn any_status() -> impl Strategy<Value = Status> {
@@ -208,7 +201,7 @@ fn is_connected_needs_the_status_and_no_error() {
     assert!(!connected().on(FAIL).unwrap().is_connected());
     assert!(!connected().on(Event::Disconnected).unwrap().is_connected());
     assert!(!connected().on(Event::Removed).unwrap().is_connected());
-    assert!(!advance(State::NEW, &CLIENT[..8]).is_connected());
+    assert!(!advance(State::NEW, &CONNECT[..8]).is_connected());
 }
 
 // rules: R12+
@@ -229,7 +222,7 @@ fn r12_the_disconnect_counts_in_whatever_order() {
 // rules: R12-
 #[test]
 fn r12_no_forward_edge_after_a_fact_against_it() {
-    let state = advance(State::NEW, &CLIENT[..8]);
+    let state = advance(State::NEW, &CONNECT[..8]);
     for fact in [Event::Disconnected, Event::Removed] {
         assert_eq!(
             state
@@ -246,7 +239,7 @@ fn r12_no_forward_edge_after_a_fact_against_it() {
 fn r19_removal_forces_the_end_only_after_establishment() {
     let state = connected().on(Event::Removed).unwrap().on(FAIL).unwrap();
     assert_eq!(state.status(), Status::Disconnected);
-    let early = advance(State::NEW, &CLIENT[..2])
+    let early = advance(State::NEW, &CONNECT[..2])
         .on(Event::Removed)
         .unwrap()
         .on(FAIL)

@@ -7,6 +7,25 @@ use proptest::prelude::*;
 use smbdirect_host::proto::params::{Flags, Parameters};
 use smbdirect_host::proto::pdu::DataHeader;
 use smbdirect_host::proto::rule::Rule;
+use smbdirect_host::proto::state::Status;
+
+/// The statuses of an initiator on its way to the first data, as the ABI page lists them.
+pub const CONNECT: [Status; 9] = [
+    Status::ResolveAddrNeeded,
+    Status::ResolveAddrRunning,
+    Status::ResolveRouteNeeded,
+    Status::ResolveRouteRunning,
+    Status::RdmaConnectNeeded,
+    Status::RdmaConnectRunning,
+    Status::NegotiateNeeded,
+    Status::NegotiateRunning,
+    Status::Connected,
+];
+
+/// The same of an acceptor, which enters with the request to connect.
+pub fn accept() -> &'static [Status] {
+    &CONNECT[4..]
+}
 
 /// What cifs passes.
 pub fn cifs() -> Parameters {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One endpoint: the real engine of `rust/proto`, its buffers and what it has left to do.
 
+use super::common::{accept, CONNECT};
 use super::config::{Config, Rule};
 use arrayvec::ArrayVec;
 use smbdirect_host::proto::credits::{Blocked, Credits};
@@ -73,31 +74,10 @@ const MOST: usize = 6;
 /// One byte of payload per fragment.
 const SEND_SIZE: u32 = 25;
 
-/// The statuses of an initiator and of an acceptor up to the first data, as the ABI page lists them.
-const PATHS: [&[Status]; 2] = [
-    &[
-        Status::ResolveAddrNeeded,
-        Status::ResolveAddrRunning,
-        Status::ResolveRouteNeeded,
-        Status::ResolveRouteRunning,
-        Status::RdmaConnectNeeded,
-        Status::RdmaConnectRunning,
-        Status::NegotiateNeeded,
-        Status::NegotiateRunning,
-        Status::Connected,
-    ],
-    &[
-        Status::RdmaConnectNeeded,
-        Status::RdmaConnectRunning,
-        Status::NegotiateNeeded,
-        Status::NegotiateRunning,
-        Status::Connected,
-    ],
-];
-
 /// The state of a connection in which everything went well: side 0 connected, side 1 accepted.
 fn connected(side: usize) -> State {
-    PATHS[side].iter().fold(State::NEW, |state, &to| {
+    let path = [&CONNECT[..], accept()][side];
+    path.iter().fold(State::NEW, |state, &to| {
         let state = match to {
             Status::NegotiateNeeded => state.on(Event::Established).unwrap(),
             _ => state,

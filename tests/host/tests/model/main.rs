@@ -18,6 +18,8 @@
 //! The same check with one rule removed, or weakened in the ways that suggest themselves, must find the
 //! failure. Otherwise it would prove nothing.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod config;
 mod end;
 mod explore;
