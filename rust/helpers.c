@@ -2,6 +2,7 @@
 /*
  * Out-of-line copies of inline functions and macros for Rust; see include/smbdirect/helpers.h.
  */
+#include <linux/debugfs.h>
 #include <linux/timekeeping.h>
 #include <linux/if_vlan.h>
 #include <linux/mm.h>
@@ -57,6 +58,29 @@ struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim)
 	if (reclaim)
 		flags |= WQ_MEM_RECLAIM | WQ_HIGHPRI;
 	return alloc_workqueue("%s", flags, 0, name);
+}
+
+struct dentry *smbd_debugfs_dir(const char *name)
+{
+	return debugfs_create_dir(name, NULL);
+}
+
+static int smbd_debugfs_text_show(struct seq_file *m, void *unused)
+{
+	smbd_debugfs_show(m->private, m);
+	return 0;
+}
+/* Names the module as the owner of the files: it stays while one is open. */
+DEFINE_SHOW_ATTRIBUTE(smbd_debugfs_text);
+
+void smbd_debugfs_file(const char *name, struct dentry *dir, void *data)
+{
+	debugfs_create_file(name, 0400, dir, data, &smbd_debugfs_text_fops);
+}
+
+void smbd_debugfs_remove(struct dentry *dir)
+{
+	debugfs_remove(dir);
 }
 
 u64 smbd_mono_ns(void)

@@ -4,7 +4,7 @@
 //!
 //! This module is the transport under `mount -t cifs -o rdma` and ksmbd: reliable RDMA connections
 //! that carry messages under a credit protocol, and RDMA READ and WRITE of registered memory. It
-//! offers the functions of `include/linux/smbdirect.h` and nothing else.
+//! offers the functions of `include/linux/smbdirect.h`, and files in debugfs.
 //!
 //! ```text
 //!        cifs, ksmbd
@@ -40,8 +40,13 @@ module! {
     license: "GPL",
 }
 
-/// The module. The order of the fields is their drop order: no new devices, then no sockets.
+/// The module. The order of the fields is their drop order: no readers of its state, no new devices,
+/// then no sockets.
 struct SmbDirect {
+    /// What administrators can read.
+    _files: Option<kern::debugfs::Folder>,
+    /// Where tests make things fail.
+    _points: rdma::fault::Points,
     /// Hears of devices.
     _client: rdma::client::Client,
     /// Owns what the exported functions find.
@@ -52,8 +57,11 @@ impl kernel::Module for SmbDirect {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let running = abi::state::Running::start()?;
         let client = rdma::client::Client::register()?;
+        let points = rdma::fault::Points::add();
         pr_info!("SMB Direct in Rust, ready for cifs and ksmbd\n");
         Ok(Self {
+            _files: running.files(),
+            _points: points,
             _client: client,
             _running: running,
         })

@@ -6,8 +6,10 @@
 #ifndef SMBDIRECT_HELPERS_H
 #define SMBDIRECT_HELPERS_H
 
+#include <linux/dcache.h>
 #include <linux/netdevice.h>
 #include <linux/scatterlist.h>
+#include <linux/seq_file.h>
 #include <linux/spinlock.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
@@ -26,6 +28,12 @@ void smbd_init_delayed_work(struct delayed_work *dwork, work_func_t func, const 
 			    struct lock_class_key *key, struct lock_class_key *timer_key);
 struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim);
 u64 smbd_mono_ns(void);
+
+/* debugfs */
+struct dentry *smbd_debugfs_dir(const char *name);
+void smbd_debugfs_file(const char *name, struct dentry *dir, void *data);
+void smbd_debugfs_remove(struct dentry *dir);
+void smbd_debugfs_show(void *data, struct seq_file *m); /* in Rust */
 
 /* verbs */
 int smbd_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
@@ -82,5 +90,15 @@ typedef void (*smbd_log_print_t)(struct smbdirect_socket *sc, const char *func, 
 				 unsigned int lvl, unsigned int cls, struct va_format *vaf);
 void smbd_log_print(smbd_log_print_t print, struct smbdirect_socket *sc, const char *func, unsigned int line,
 		    void *private, unsigned int lvl, unsigned int cls, const void *rust_fmt);
+
+/* Fault points, on a kernel with fault injection (faults.c); rust/rdma/fault.rs says what each does. */
+#define SMBD_FAULT_POINT(point, ...) SMBD_FAULT_##point,
+enum smbd_fault {
+#include "fault-points.h"
+};
+#undef SMBD_FAULT_POINT
+bool smbd_fault(enum smbd_fault point);
+void smbd_faults_add(void);
+void smbd_faults_remove(void);
 
 #endif /* SMBDIRECT_HELPERS_H */

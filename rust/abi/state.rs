@@ -3,8 +3,10 @@
 //! The module's state, found by the exported functions without an argument.
 
 use crate::conn::connection::Connection;
+use crate::conn::files;
 use crate::conn::shared::Shared;
 use crate::conn::socket::Socket;
+use crate::kern::debugfs::Folder;
 use crate::kern::errno::ESHUTDOWN;
 use kernel::prelude::*;
 use kernel::sync::{global_lock, Arc};
@@ -29,6 +31,11 @@ impl Running {
         let shared = Shared::new()?;
         *SHARED.lock() = Some(shared);
         Ok(Self(()))
+    }
+
+    /// What administrators can read; the module also runs without.
+    pub(crate) fn files(&self) -> Option<Folder> {
+        shared().and_then(|shared| files::add(&shared)).ok()
     }
 }
 

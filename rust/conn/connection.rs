@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connection object: its parts, its state, and what happens on the first error.
+//! The connection object: its parts and its state.
 //!
-//! The state is one atomic word ([`StateWord`]). The first error is part of it and sticks.
-//! [`Connection::fail`] may be called from any context, also from completions: it stores the error,
-//! wakes everybody who waits for anything of this connection, and queues the cleanup work, which does
-//! what may sleep.
+//! The state is one atomic word ([`StateWord`]). The first error is part of it and sticks; see
+//! [`end`](super::end).
 
 use super::credit::Flow;
 use super::listen::Queue;
-use super::log::{log, Level, SharedSink};
+use super::log::{Level, SharedSink};
 use super::mr::Pool;
 use super::negotiate::Negotiation;
 use super::recv::{Reader, Receive};
@@ -18,24 +16,25 @@ use super::send::Building;
 use super::shared::Shared;
 use super::transfer::Transfers;
 use super::word::StateWord;
+use crate::kern::counters::counters;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::flag::Flag;
 use crate::kern::gauge::Gauge;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::published::Published;
 use crate::kern::time::now_ms;
-use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
+use crate::kern::wait::{new_wait_queue, WaitQueue};
 use crate::kern::work::{impl_has_work, new_work, Work};
+use crate::proto::cause::End;
 use crate::proto::negotiate::Negotiated;
 use crate::proto::params::Parameters;
-use crate::proto::rule::Rule;
 use crate::proto::state::{Event, State, Status};
 use crate::rdma::cm::CmId;
 use crate::rdma::device::Link;
 use crate::rdma::qp::Qp;
-use kernel::ffi::c_long;
+use core::net::SocketAddr;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::atomic::Atomic;
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
 /// The work that follows the first error.
@@ -47,18 +46,34 @@ pub(crate) const TIMER: u64 = 2;
 /// The teardown of a child nobody accepted.
 pub(crate) const REAP: u64 = 3;
 
-/// Counters of the DebugData text.
-pub(crate) struct Statistics {
-    /// Receive buffers taken from the free list.
-    pub(crate) taken_receives: Atomic<u64>,
-    /// Receive buffers returned to it.
-    pub(crate) returned_receives: Atomic<u64>,
-    /// Credit-only messages attempted.
-    pub(crate) empty_sends: Atomic<u64>,
-    /// Buffers appended to the reassembly queue.
-    pub(crate) enqueued: Atomic<u64>,
-    /// Buffers of it fully consumed.
-    pub(crate) dequeued: Atomic<u64>,
+counters! {
+    /// What happened on a connection; some of it is in the DebugData text.
+    pub(crate) struct Statistics {
+        /// Receive buffers taken from the free list.
+        taken_receives,
+        /// Receive buffers returned to it.
+        returned_receives,
+        /// Messages without data attempted.
+        empty_sends,
+        /// Messages without data received.
+        empty_receives,
+        /// Buffers appended to the reassembly queue.
+        enqueued,
+        /// Buffers of it fully consumed.
+        dequeued,
+        /// Credits given to the peer.
+        credits_granted,
+        /// Credits the peer has used.
+        credits_used,
+        /// Registrations the peer invalidated.
+        invalidated_by_peer,
+        /// Waits for a send credit or a send buffer.
+        waits_for_credit,
+        /// Waits for room in the send queue.
+        waits_for_room,
+        /// Waits for a memory region.
+        waits_for_region,
+    }
 }
 
 /// One end of an SMB Direct connection, or a listener.
@@ -66,14 +81,15 @@ pub(crate) struct Statistics {
 /// The order of the fields is their drop order: what uses the device before the id that keeps it.
 #[pin_data]
 pub(crate) struct Connection {
+    /// Status, facts and first error.
     #[pin]
-    word: StateWord,
+    pub(crate) word: StateWord,
     /// The parameters, as the consumer may read them at any time.
     #[pin]
     pub(crate) params: Published<Parameters>,
     /// Where completions are handled, an `enum ib_poll_context`.
     pub(crate) poll_context: Atomic<u32>,
-    /// Counters of the DebugData text.
+    /// What happened so far.
     pub(crate) statistics: Statistics,
 
     /// Result of the negotiation; also the mark that data messages are expected.
@@ -91,8 +107,7 @@ pub(crate) struct Connection {
     #[pin]
     pub(crate) right: Right<KBox<Building>>,
     /// Completions that made room in the send queue so far; a change tells a waiter to try again.
-    #[pin]
-    pub(crate) rooms: IrqLock<u64>,
+    pub(crate) rooms: Atomic<u64>,
     /// Receive buffers: free ones and those with data.
     #[pin]
     pub(crate) receive: IrqLock<Receive>,
@@ -136,6 +151,13 @@ pub(crate) struct Connection {
     pub(crate) reap_work: Work<Connection, REAP>,
 
     sink: SetOnce<SharedSink>,
+    /// Where an initiator connects to.
+    pub(crate) destination: SetOnce<SocketAddr>,
+    /// How it ended.
+    #[pin]
+    pub(crate) end: IrqLock<Option<End>>,
+    /// Whether the end was told.
+    pub(crate) reported: Flag,
     /// Whether the disconnect handshake was begun or answered.
     pub(crate) disconnect_sent: Flag,
     /// Whether a consumer holds the socket.
@@ -180,7 +202,7 @@ impl Connection {
                 negotiation <- new_irq_lock!(Negotiation::new(), c"Connection::negotiation"),
                 flow <- new_irq_lock!(Flow::new(), c"Connection::flow"),
                 right <- Right::new(),
-                rooms <- new_irq_lock!(0, c"Connection::rooms"),
+                rooms: Atomic::new(0),
                 receive <- new_irq_lock!(Receive::new(), c"Connection::receive"),
                 broken: Flag::new(),
                 queued <- Gauge::new(),
@@ -195,6 +217,9 @@ impl Connection {
                 timer_work <- new_work!(c"Connection::timer_work"),
                 reap_work <- new_work!(c"Connection::reap_work"),
                 sink: SetOnce::new(),
+                destination: SetOnce::new(),
+                end <- new_irq_lock!(None, c"Connection::end"),
+                reported: Flag::new(),
                 disconnect_sent: Flag::new(),
                 given: Flag::new(),
                 torn_down: Flag::new(),
@@ -239,20 +264,6 @@ impl Connection {
         self.word.on(event)
     }
 
-    /// Waits for a state; see [`StateWord::wait`].
-    ///
-    /// # Errors
-    ///
-    /// [`Interrupted`].
-    pub(crate) fn wait_for<R>(
-        &self,
-        signals: Signals,
-        limit: Option<c_long>,
-        ready: impl Fn(State) -> Option<R>,
-    ) -> Result<R, Interrupted> {
-        self.word.wait(signals, limit, ready)
-    }
-
     /// Takes a step forward.
     ///
     /// # Errors
@@ -293,34 +304,6 @@ impl Connection {
         }
     }
 
-    /// The first error ends the connection; later ones only add what they know about the status.
-    /// Returns whether this was the first. Any context.
-    pub(crate) fn fail(self: &Arc<Self>, errno: i32, forced: Option<Status>) -> bool {
-        let Some((old, _)) = self.on(Event::Fail { errno, forced }) else {
-            return false;
-        };
-        let first = old.first_error().is_none();
-        self.wake_all();
-        if first {
-            Work::<Self, CLEANUP>::queue(self, &self.shared.queues.cleanup);
-        }
-        first
-    }
-
-    /// [`fail`](Self::fail) because the peer broke a rule; says which one.
-    pub(crate) fn fail_rule(self: &Arc<Self>, rule: Rule) {
-        if self.fail(crate::proto::errno::ECONNABORTED, None) {
-            log!(
-                self,
-                Error,
-                Event,
-                "peer broke rule {}: {}",
-                rule.id(),
-                rule.text()
-            );
-        }
-    }
-
     /// Wakes everybody who waits for anything of this connection. Any context.
     pub(crate) fn wake_all(&self) {
         self.word.wake();
@@ -339,22 +322,5 @@ impl Connection {
     /// The queue pair, once there is one.
     pub(crate) fn qp(&self) -> Option<&Arc<Qp<Self>>> {
         self.qp.as_ref()
-    }
-
-    /// Counts an event of the DebugData text.
-    pub(crate) fn count(counter: &Atomic<u64>, by: u64) {
-        counter.add(by, Relaxed);
-    }
-}
-
-impl Statistics {
-    fn new() -> Self {
-        Self {
-            taken_receives: Atomic::new(0),
-            returned_receives: Atomic::new(0),
-            empty_sends: Atomic::new(0),
-            enqueued: Atomic::new(0),
-            dequeued: Atomic::new(0),
-        }
     }
 }

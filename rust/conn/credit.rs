@@ -8,9 +8,10 @@
 //! [`Connection::pump`].
 
 use super::connection::Connection;
-use super::log::log;
 use super::send::{write_header, Building};
+use crate::kern::counters::count;
 use crate::kern::time::now_ms;
+use crate::proto::cause::{Cause, Request};
 use crate::proto::credits::{Credits, Received};
 use crate::proto::fragment;
 use crate::proto::keepalive::{Answer, Keepalive};
@@ -83,7 +84,7 @@ impl Connection {
     /// What the queue pair says.
     pub(crate) fn refill(self: &Arc<Self>) -> Result {
         self.post_missing().inspect_err(|error| {
-            self.fail(error.to_errno(), None);
+            self.fail(Cause::NotPosted(Request::Receive, error.to_errno()));
         })
     }
 
@@ -106,7 +107,7 @@ impl Connection {
         let (posted, result) = qp.post_receives(slots.take(missing as usize));
         let unblocks = flow.credits.posted(posted);
         drop(flow);
-        Self::count(&self.statistics.taken_receives, posted.into());
+        count(&self.statistics.taken_receives, posted.into());
         if unblocks {
             self.send_wait.wake_all();
         }
@@ -139,20 +140,12 @@ impl Connection {
     /// comes back. Any context.
     fn send_empty(self: &Arc<Self>, building: &mut Building) {
         let Some(qp) = self.qp() else { return };
-        Self::count(&self.statistics.empty_sends, 1);
+        count(&self.statistics.empty_sends, 1);
         let Some((slot, granted)) = self.try_obtain(qp) else {
             return;
         };
         if let Err(error) = self.post_empty(qp, building, slot, granted) {
-            if self.fail(error.to_errno(), None) {
-                log!(
-                    self,
-                    Error,
-                    Send,
-                    "post of an empty message failed: {:?}",
-                    error
-                );
-            }
+            self.fail(Cause::NotPosted(Request::Send, error.to_errno()));
         }
     }
 
@@ -170,7 +163,10 @@ impl Connection {
         let len = write_header(qp, &mut slot, &header)?;
         building.chain.push(Message { slot, len }, GFP_NOWAIT)?;
         match qp.post_messages(&mut building.chain, None, false) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                count(&self.statistics.credits_granted, granted.into());
+                Ok(())
+            }
             Err(PostError::Failed(error)) => Err(error),
             // A buffer implies a place in the queue unless registrations filled it.
             Err(PostError::Full) => {

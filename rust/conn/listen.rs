@@ -10,11 +10,13 @@
 use super::connection::{Connection, REAP};
 use super::log::log;
 use super::socket::Socket;
-use crate::kern::errno::{ECONNABORTED, ENETDOWN, ETIMEDOUT};
+use crate::kern::errno::{ECONNABORTED, ETIMEDOUT};
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
+use crate::kern::noio::NoIo;
 use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
 use crate::kern::work::{Run, Work};
+use crate::proto::cause::Cause;
 use crate::proto::state::Status;
 use crate::rdma::cm::{ConnectRequest, Event, EventKind};
 use kernel::ffi::{c_int, c_long};
@@ -237,7 +239,10 @@ impl Connection {
         self.children.set_backlog(room)?;
         self.advance(Status::Listening).map_err(|_| EINVAL)?;
         id.listen(c_int::try_from(room)?).inspect_err(|error| {
-            self.fail(error.to_errno(), Some(Status::Disconnected));
+            self.fail_as(
+                Cause::Step("cannot listen", error.to_errno()),
+                Some(Status::Disconnected),
+            );
         })
     }
 
@@ -245,7 +250,7 @@ impl Connection {
     pub(crate) fn listener_event(self: &Arc<Self>, event: &Event<'_>) {
         if event.kind == EventKind::DeviceRemoval {
             // The device the listener was bound to is going, and its id with it.
-            self.fail(ENETDOWN.to_errno(), None);
+            self.fail(Cause::DeviceRemoved(event.status));
             return;
         }
         log!(
@@ -267,7 +272,10 @@ impl Connection {
             return Err(ECONNABORTED.into());
         }
         let params = self.params.get();
-        Self::check_device(&params, &request.limits(), request.link())?;
+        Self::check_device(&params, &request.limits(), request.link()).map_err(|cause| {
+            log!(self, Info, Event, "request to connect refused: {}", cause);
+            crate::kern::errno::error(cause.errno())
+        })?;
         if !self.children.has_room() {
             return Err(EBUSY);
         }
@@ -290,27 +298,24 @@ impl Connection {
             drop(socket);
             return Err(EBUSY);
         }
-        let id = match request.adopt(child.clone()) {
+        // Teardown, which write-back may wait for, takes the same mutex.
+        let scope = NoIo::enter();
+        let adopted = request.adopt(child.clone());
+        drop(scope);
+        let id = match adopted {
             Ok(id) => id,
             Err(error) => {
                 drop(id_slot);
-                child.fail(error.to_errno(), None);
+                child.fail(error.into());
                 return Err(error);
             }
         };
         *id_slot = Some(id.clone());
         drop(id_slot);
-        if let Err(error) = child.accept_request(&id, request.link(), &request.event) {
-            log!(
-                self,
-                Error,
-                Event,
-                "incoming connection failed: {:?}",
-                error
-            );
+        if let Err(cause) = child.accept_request(&id, request.link(), &request.event) {
             // The id is the child's now: reject here, the reap work destroys it.
             let _ = id.reject();
-            child.fail(error.to_errno(), None);
+            child.fail(cause);
         }
         Ok(())
     }
@@ -337,7 +342,7 @@ impl Connection {
             return;
         };
         while let Some(child) = self.children.live_child() {
-            child.fail(errno, None);
+            child.fail(Cause::ListenerGone(errno));
         }
     }
 

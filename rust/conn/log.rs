@@ -19,19 +19,25 @@ pub(crate) enum Level {
     Info = 1,
 }
 
+impl Level {
+    /// An error, or else all else.
+    pub(crate) fn error_if(error: bool) -> Self {
+        match error {
+            true => Self::Error,
+            false => Self::Info,
+        }
+    }
+}
+
 /// What a line is about; bits of the consumer's interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs)] // The names are those of the interface.
 pub(crate) enum Class {
-    Read = 0x4,
     Send = 0x10,
-    Recv = 0x20,
-    KeepAlive = 0x40,
     Event = 0x80,
     Mr = 0x100,
     Rw = 0x200,
-    Negotiate = 0x400,
 }
 
 /// Where log lines go. `whose` only tells connections apart.
@@ -90,12 +96,15 @@ impl Limiter {
 /// A sink that may be shared with a listener's children.
 pub(crate) type SharedSink = Arc<dyn Sink>;
 
-/// Logs a line of a connection: `log!(connection, Error, Negotiate, "text {}", value)`.
+/// Logs a line of a connection: `log!(connection, Error, Event, "text {}", value)`. A level that is known
+/// only at run time stands in parentheses.
 macro_rules! log {
-    ($connection:expr, $level:ident, $class:ident, $($text:tt)+) => {{
+    ($connection:expr, $level:ident, $class:ident, $($text:tt)+) => {
+        $crate::conn::log::log!($connection, ($crate::conn::log::Level::$level), $class, $($text)+)
+    };
+    ($connection:expr, ($level:expr), $class:ident, $($text:tt)+) => {{
         let (sink, whose) = ($connection.sink(), $connection.address());
-        let (level, class) =
-            ($crate::conn::log::Level::$level, $crate::conn::log::Class::$class);
+        let (level, class) = ($level, $crate::conn::log::Class::$class);
         let wanted = sink.filter(|sink| sink.wants(whose, level, class));
         if let Some(sink) = wanted.filter(|_| $connection.may_log(level)) {
             sink.print(whose, level, class, line!(), kernel::prelude::fmt!($($text)+));

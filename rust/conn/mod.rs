@@ -24,6 +24,8 @@
 pub(crate) mod connection;
 pub(crate) mod credit;
 pub(crate) mod debug;
+pub(crate) mod end;
+pub(crate) mod files;
 pub(crate) mod listen;
 pub(crate) mod log;
 pub(crate) mod mr;

@@ -15,11 +15,14 @@
 
 use super::connection::Connection;
 use super::log::log;
+use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::flag::Flag;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::ring::Ring;
+use crate::kern::time::now_ms;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::proto::cause::{self, Cause};
 use crate::proto::pdu::BufferDescriptor;
 use crate::rdma::mr::{MapError, Memory, Mr};
 use crate::rdma::post::PostError;
@@ -99,7 +102,11 @@ impl Pool {
         let mut all = KVec::with_capacity(count, GFP_KERNEL)?;
         let mut free = Ring::with_capacity(count)?;
         for _ in 0..count {
-            let region = Region::new(connection.clone(), Mr::new(qp.pd().clone(), pages)?)?;
+            let region = Mr::new(qp.pd().clone(), pages)?;
+            if all.is_empty() {
+                region.keep_room()?;
+            }
+            let region = Region::new(connection.clone(), region)?;
             all.push(region.clone(), GFP_KERNEL)?;
             let _ = free.push(region);
         }
@@ -132,22 +139,38 @@ impl Pool {
         })
     }
 
+    /// A free region; with `roomy` the first one, which has room for all there may be. The others get
+    /// theirs when they need it, which takes much less memory; but memory may be short just because what we
+    /// are asked to write has not been written yet (R45).
+    fn pop(&self, roomy: bool) -> Option<Arc<Region>> {
+        let mut free = self.free.lock();
+        if !roomy {
+            return free.pop();
+        }
+        let first = self.all.as_ref()?.first()?;
+        free.remove(|region| Arc::ptr_eq(region, first))
+    }
+
     /// Waits for a free region; [`None`] when the connection is over or a signal came.
-    fn take(&self, connection: &Connection) -> Option<Arc<Region>> {
-        if self.free.lock().is_empty() && self.exhausted.set() {
-            log!(
-                connection,
-                Info,
-                Mr,
-                "all {} memory regions are in use",
-                self.used_count()
-            );
+    fn take(&self, connection: &Connection, roomy: bool) -> Option<Arc<Region>> {
+        if self.free.lock().is_empty() {
+            count(&connection.statistics.waits_for_region, 1);
+            if self.exhausted.set() {
+                let used = self.used_count();
+                log!(
+                    connection,
+                    Info,
+                    Mr,
+                    "all {} memory regions are in use",
+                    used
+                );
+            }
         }
         let outcome = self.ready.wait(Signals::Heed, None, || {
             if !connection.is_connected() {
                 return Some(None);
             }
-            self.free.lock().pop().map(Some)
+            self.pop(roomy).map(Some)
         });
         outcome.unwrap_or(None)
     }
@@ -196,15 +219,22 @@ impl Region {
         connection: &Arc<Connection>,
         memory: &mut Memory<'_, '_>,
     ) -> Option<Arc<Region>> {
-        let region = connection.pool.take(connection)?;
-        match region.begin(memory) {
+        let pool = &connection.pool;
+        let mut region = pool.take(connection, false)?;
+        let mut begun = region.begin(memory);
+        if begun == Err(MapError::NoRoom) {
+            pool.put(region);
+            region = pool.take(connection, true)?;
+            begun = region.begin(memory);
+        }
+        match begun {
             Ok(()) => {
-                connection.pool.used.add(1, Relaxed);
+                pool.used.add(1, Relaxed);
                 Some(region)
             }
             Err(error) => {
                 log!(connection, Info, Mr, "memory not registered: {:?}", error);
-                connection.pool.put(region);
+                pool.put(region);
                 None
             }
         }
@@ -286,18 +316,16 @@ impl Region {
         loop {
             let rooms = connection.rooms();
             match qp.post_invalidation(region) {
-                Ok(()) => return region.wait_invalidated(|| connection.is_dead()),
+                Ok(()) => {
+                    let since = now_ms();
+                    return region.wait_invalidated(|| connection.is_dead_or_stuck(since));
+                }
                 Err(PostError::Full) => connection.wait_for_room(rooms)?,
                 Err(PostError::Failed(error)) => {
-                    if connection.fail(error.to_errno(), None) {
-                        log!(
-                            connection,
-                            Error,
-                            Mr,
-                            "post of an invalidation failed: {:?}",
-                            error
-                        );
-                    }
+                    connection.fail(Cause::NotPosted(
+                        cause::Request::Invalidation,
+                        error.to_errno(),
+                    ));
                     return Err(error);
                 }
             }

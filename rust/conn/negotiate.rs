@@ -8,12 +8,13 @@
 //! second starts the work. The acceptor's response goes out when the application accepts (E5).
 
 use super::connection::{Connection, SETUP, TIMER};
-use super::log::log;
+use crate::kern::counters::count;
 use crate::kern::errno::{ECONNABORTED, ENOBUFS, ENOTCONN};
 use crate::kern::ring::Ring;
 use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
+use crate::proto::cause::{Cause, Request};
 use crate::proto::credits::Credits;
 use crate::proto::errno;
 use crate::proto::keepalive::Action;
@@ -87,8 +88,8 @@ impl Run<SETUP> for Connection {
             Role::Initiator => this.judge_response(),
             Role::Acceptor => this.judge_request(),
         };
-        if let Err(error) = result {
-            this.fail(error.to_errno(), None);
+        if let Err(cause) = result {
+            this.fail(cause);
         }
     }
 }
@@ -188,36 +189,20 @@ impl Connection {
         Ok(self.negotiation.lock().message.ok_or(ECONNABORTED)?)
     }
 
-    fn log_refusal(&self, rule: Rule) {
-        let (id, text) = (rule.id(), rule.text());
-        log!(
-            self,
-            Error,
-            Negotiate,
-            "negotiation failed: {}: {}",
-            id,
-            text
-        );
-    }
-
     /// The initiator judges the response and becomes connected.
-    fn judge_response(self: &Arc<Self>) -> Result {
+    fn judge_response(self: &Arc<Self>) -> Result<(), Cause> {
         let (bytes, len) = self.take_message()?;
         let own = self.params.get();
-        let page = u32::try_from(PAGE_SIZE)?;
+        let page = u32::try_from(PAGE_SIZE).map_err(Error::from)?;
         let bytes = bytes.get(..len).ok_or(EIO)?;
         let result =
             negotiate::initiate(bytes, &own, own.max_frmr_depth, page, own.recv_credit_max);
-        let negotiated = result.map_err(|refusal| {
-            self.log_refusal(refusal.rule);
-            crate::kern::errno::error(refusal.errno)
-        })?;
+        let negotiated = result.map_err(|refusal| Cause::Rule(refusal.rule, refusal.errno))?;
         // Planned before the peer said how many READs it starts at a time.
         let planned = self.negotiation.lock().regions;
         let regions = planned.min(u32::from(own.responder_resources) * REGIONS_PER_READ);
         if own.responder_resources == 0 || regions == 0 {
-            log!(self, Error, Negotiate, "peer offers no RDMA read depth");
-            return Err(EINVAL);
+            return Err(Cause::Rule(Rule::W3, errno::EINVAL));
         }
         let qp = self.qp().ok_or(ENOTCONN)?;
         self.pool
@@ -225,13 +210,14 @@ impl Connection {
         self.take_over(&negotiated)?;
         self.receive_data(&negotiated)?;
         self.advance(Status::Connected)?;
+        self.reached();
         self.connected_timer();
         self.pump();
         Ok(())
     }
 
     /// The acceptor judges the request; a good one makes the child ready for accept.
-    fn judge_request(self: &Arc<Self>) -> Result {
+    fn judge_request(self: &Arc<Self>) -> Result<(), Cause> {
         let (bytes, len) = self.take_message()?;
         let own = self.params.get();
         self.advance(Status::NegotiateRunning)?;
@@ -240,11 +226,10 @@ impl Connection {
         let negotiated =
             match negotiate::accept(bytes.get(..len).ok_or(EIO)?, &own, own.recv_credit_max) {
                 Accept::Proceed(negotiated) => negotiated,
-                Accept::Terminate(rule) => {
-                    self.log_refusal(rule);
-                    return Err(ECONNABORTED.into());
+                Accept::Terminate(rule) => return Err(Cause::Rule(rule, errno::ECONNABORTED)),
+                Accept::Refuse(response) => {
+                    return self.refuse(&response, Cause::Refused(errno::EOPNOTSUPP));
                 }
-                Accept::Refuse(response) => return self.refuse(&response, errno::EOPNOTSUPP),
             };
         self.take_over(&negotiated)?;
         self.child_ready();
@@ -252,14 +237,7 @@ impl Connection {
     }
 
     /// Sends a failure response and ends the connection once it is sent.
-    fn refuse(self: &Arc<Self>, response: &[u8], errno: i32) -> Result {
-        log!(
-            self,
-            Error,
-            Negotiate,
-            "negotiation refused with a failure response: {}",
-            errno
-        );
+    fn refuse(self: &Arc<Self>, response: &[u8], cause: Cause) -> Result<(), Cause> {
         self.post_control(response)?;
         // The disconnect flushes the send queue, so the response must complete first. A peer that
         // does not take it only delays its own end.
@@ -270,7 +248,7 @@ impl Connection {
                 (qp.sends_inflight() == 0 || self.is_dead()).then_some(())
             });
         }
-        Err(crate::kern::errno::error(errno))
+        Err(cause)
     }
 
     /// Allocates what the result asks for and publishes the final parameters (rule V4).
@@ -332,14 +310,13 @@ impl Connection {
     ///
     /// What prevents it; the connection fails with it.
     pub(crate) fn complete_accept(self: &Arc<Self>) -> Result {
-        let result = self.respond();
-        if let Err(error) = result {
-            self.fail(error.to_errno(), None);
-        }
-        result
+        self.respond().map_err(|cause| {
+            self.fail(cause);
+            crate::kern::errno::error(cause.errno())
+        })
     }
 
-    fn respond(self: &Arc<Self>) -> Result {
+    fn respond(self: &Arc<Self>) -> Result<(), Cause> {
         let params = self.params.get();
         let negotiated = Negotiated {
             params,
@@ -349,12 +326,14 @@ impl Connection {
         };
         if self.receive_data(&negotiated).is_err() {
             let response = negotiate::refuse(STATUS_INSUFFICIENT_RESOURCES);
-            return self.refuse(&response, errno::ECONNABORTED);
+            let cause = Cause::NotPosted(Request::Receive, errno::ECONNABORTED);
+            return self.refuse(&response, cause);
         }
         // The receives must be seen as expecting data before the peer can send any; the peer can
         // only after the response. Nothing of ours goes before it, since nothing is sent before
         // CONNECTED (rule E5).
         let granted = self.flow.lock().credits.grant_all_for_response();
+        count(&self.statistics.credits_granted, granted.into());
         self.post_control(&negotiate::response(&negotiated, granted))?;
         self.advance(Status::Connected)?;
         self.connected_timer();
@@ -368,25 +347,25 @@ impl Run<TIMER> for Connection {
         if this.is_dead() {
             return;
         }
-        let action = this.flow.lock().keepalive.expired(now_ms());
+        let now = now_ms();
+        let left = this.until_stuck(now);
+        if left == Some(0) {
+            return this.fail(Cause::Stuck);
+        }
+        let start = |delay: u64| this.start_timer(left.map_or(delay, |left| delay.min(left)));
+        let action = this.flow.lock().keepalive.expired(now);
         match action {
             Action::Idle => {}
-            Action::Rearm(delay) => this.start_timer(delay),
+            Action::Rearm(delay) => start(delay),
             Action::Probe { rearm } => {
-                this.start_timer(rearm);
+                start(rearm);
                 this.pump();
             }
             Action::TimedOut => {
-                let status = this.state().status();
-                if this.fail(errno::ETIMEDOUT, None) {
-                    log!(
-                        this,
-                        Error,
-                        KeepAlive,
-                        "timed out in status {}",
-                        status.name()
-                    );
-                }
+                this.fail(match this.is_connected() {
+                    true => Cause::NoAnswer,
+                    false => Cause::NotInTime,
+                });
             }
         }
     }

@@ -11,11 +11,12 @@
 //! The byte count is a [`Gauge`](crate::kern::gauge::Gauge), raised after the queue.
 
 use super::connection::Connection;
-use super::log::log;
+use super::end::completion;
+use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::ring::Ring;
 use crate::kern::wait::{Interrupted, Signals};
-use crate::proto::errno;
+use crate::proto::cause::{Cause, Request};
 use crate::proto::pdu::DataHeader;
 use crate::proto::reassembly::Reassembly;
 use crate::proto::rule::Rule;
@@ -137,18 +138,21 @@ impl Connection {
             if !self.pool.invalidated_by_peer(key) {
                 return Err(Rule::I4);
             }
+            count(&self.statistics.invalidated_by_peer, 1);
         }
         let credits = self.flow.lock().received(&header)?;
+        count(&self.statistics.credits_used, 1);
         let mut receive = self.receive.lock();
         let stored = receive.place(&header, received.slot)?;
         let crowded = receive.is_crowded();
         drop(receive);
         if stored {
-            Self::count(&self.statistics.enqueued, 1);
+            count(&self.statistics.enqueued, 1);
             let bytes = usize::try_from(header.length).unwrap_or(0);
             self.queued.raise(bytes, crowded);
         } else {
-            Self::count(&self.statistics.returned_receives, 1);
+            count(&self.statistics.returned_receives, 1);
+            count(&self.statistics.empty_receives, 1);
         }
         if credits.wake {
             self.send_wait.wake_all();
@@ -168,9 +172,7 @@ impl Connection {
         if status.is_flush() && !self.state().is_established() {
             return;
         }
-        if self.fail(crate::proto::errno::ECONNABORTED, None) && !status.is_flush() {
-            log!(self, Error, Recv, "receive failed: {}", status.text());
-        }
+        self.fail(completion(Request::Receive, status));
     }
 
     /// Reads exactly what the iterator has room for, or the length of the next message if that is
@@ -225,9 +227,7 @@ impl Connection {
             Ok(result) => result,
             Err(Interrupted::Signal) => Err(ERESTARTSYS),
             Err(Interrupted::TimedOut) => {
-                if self.fail(errno::ETIMEDOUT, None) {
-                    log!(self, Error, Read, "the rest of a message does not arrive");
-                }
+                self.fail(Cause::NoRest);
                 Err(self.error())
             }
         }
@@ -249,7 +249,7 @@ impl Connection {
     /// Hands the made-up length to the consumer (rule F7).
     fn deliver_length(self: &Arc<Self>, iter: &mut IovIterDest<'_>, total: u32) -> Result<usize> {
         if iter.copy_to_iter(&total.to_be_bytes()) != LENGTH_PREFIX {
-            self.fail(EFAULT.to_errno(), None);
+            self.fail(Cause::Fault);
             return Err(EFAULT);
         }
         Ok(LENGTH_PREFIX)
@@ -275,7 +275,7 @@ impl Connection {
             if iter.copy_to_iter(data) != take {
                 // Some of the bytes are gone to the caller, some buffers are recycled: the stream
                 // cannot be read again (R30).
-                self.fail(EFAULT.to_errno(), None);
+                self.fail(Cause::Fault);
                 return Err(EFAULT);
             }
             fragment.announce = None;
@@ -303,7 +303,7 @@ impl Connection {
     /// Returns a buffer whose bytes are read.
     fn recycle(&self, slot: RecvSlot) {
         let _ = self.receive.lock().free.push(slot);
-        Self::count(&self.statistics.dequeued, 1);
-        Self::count(&self.statistics.returned_receives, 1);
+        count(&self.statistics.dequeued, 1);
+        count(&self.statistics.returned_receives, 1);
     }
 }

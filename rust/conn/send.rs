@@ -16,10 +16,11 @@
 
 use super::connection::Connection;
 use super::log::log;
+use crate::kern::counters::count;
 use crate::kern::errno::{EMSGSIZE, ENOTCONN};
-use crate::kern::time::jiffies;
+use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::{Interrupted, Signals};
-use crate::proto::errno;
+use crate::proto::cause::{Cause, Request};
 use crate::proto::fragment::{self, SendError, Train};
 use crate::proto::pdu::{DataHeader, PAYLOAD_OFFSET};
 use crate::rdma::post::{Message, PostError, SendSlot};
@@ -27,6 +28,7 @@ use crate::rdma::qp::Qp;
 use kernel::ffi::c_long;
 use kernel::iov::IovIterSource;
 use kernel::prelude::*;
+use kernel::sync::atomic::Acquire;
 use kernel::sync::Arc;
 
 /// Messages of a batch that go out together (one doorbell, one completion).
@@ -119,7 +121,7 @@ impl Connection {
     /// Throws away what was never posted. A message of which a part is out ends the connection.
     fn drop_unsent(self: &Arc<Self>, building: &mut Building) {
         if building.train.is_open() || building.open.is_some() || !building.chain.is_empty() {
-            self.fail(errno::ECONNABORTED, None);
+            self.fail(Cause::Torn);
         }
         let Some(qp) = self.qp() else { return };
         if let Some(open) = building.open.take() {
@@ -357,7 +359,7 @@ impl Connection {
                 self.flow.lock().credits.give_back(open.granted);
                 self.send_wait.wake_all();
             } else {
-                self.fail(errno::ECONNABORTED, None);
+                self.fail(Cause::Torn);
             }
         }
         Err(EFAULT)
@@ -370,6 +372,7 @@ impl Connection {
         };
         let qp = self.qp().ok_or(ENOTCONN)?;
         let (header, _) = self.flow.lock().header(&open.message, open.granted);
+        count(&self.statistics.credits_granted, open.granted.into());
         building.train.closed(&open.message);
         let len = write_header(qp, &mut open.slot, &header)?;
         // Reserved at construction, cannot fail.
@@ -410,9 +413,7 @@ impl Connection {
                 }
                 Err(PostError::Full) => self.wait_for_room(rooms)?,
                 Err(PostError::Failed(error)) => {
-                    if self.fail(error.to_errno(), None) {
-                        log!(self, Error, Send, "post of messages failed: {:?}", error);
-                    }
+                    self.fail(Cause::NotPosted(Request::Send, error.to_errno()));
                     return Err(error);
                 }
             }
@@ -425,23 +426,47 @@ impl Connection {
     ///
     /// The first error.
     pub(crate) fn wait_for_room(self: &Arc<Self>, rooms: u64) -> Result {
+        count(&self.statistics.waits_for_room, 1);
         self.wait_for_progress(|| self.rooms() != rooms)
     }
 
     /// The present count of completions that made room; see [`wait_for_room`](Self::wait_for_room).
     pub(crate) fn rooms(&self) -> u64 {
-        *self.rooms.lock()
+        // Before the look at the queue that finds it full.
+        self.rooms.load(Acquire)
     }
 
-    /// How long a message that was begun may make no progress, in jiffies (R23).
-    pub(crate) fn stall_limit(&self) -> Option<c_long> {
+    /// How long what was begun may make no progress, in milliseconds: as long as a keepalive takes (R23).
+    fn stall_ms(&self) -> u32 {
         let params = self.params.get();
         let interval = match params.keepalive_interval_msec {
             0 => DEFAULT_INTERVAL_MS,
             interval => interval,
         };
-        let limit = interval.saturating_add(params.keepalive_timeout_msec);
-        jiffies(limit).try_into().ok()
+        interval.saturating_add(params.keepalive_timeout_msec)
+    }
+
+    /// [`stall_ms`](Self::stall_ms) in jiffies.
+    pub(crate) fn stall_limit(&self) -> Option<c_long> {
+        jiffies(self.stall_ms()).try_into().ok()
+    }
+
+    /// Whether the connection is dead. A device that has kept a request since `since`, a time of
+    /// [`now_ms`], for too long makes it so (R13).
+    pub(crate) fn is_dead_or_stuck(self: &Arc<Self>, since: u64) -> bool {
+        let waited = now_ms().saturating_sub(since);
+        if waited > self.stall_ms().into() {
+            self.fail(Cause::Stuck);
+        }
+        self.is_dead()
+    }
+
+    /// How many milliseconds the device still has for the oldest request it was given (R23); 0 for one that
+    /// is stuck. Asked by the timer, since nobody may be waiting for that request.
+    pub(super) fn until_stuck(&self, now: u64) -> Option<u64> {
+        let since = self.qp()?.oldest_send().filter(|_| self.is_connected())?;
+        let deadline = since.saturating_add(self.stall_ms().into());
+        Some(deadline.saturating_sub(now))
     }
 
     /// Waits for `ready` whatever signals come. A connection that makes no progress for as long as
@@ -457,9 +482,7 @@ impl Connection {
         match outcome {
             Ok(result) => result,
             Err(Interrupted::Signal | Interrupted::TimedOut) => {
-                if self.fail(errno::ETIMEDOUT, None) {
-                    log!(self, Error, Send, "no progress in sending, giving up");
-                }
+                self.fail(Cause::NoProgress);
                 Err(self.error())
             }
         }
@@ -480,6 +503,7 @@ impl Connection {
             // The last credit may wait for a receive to grant (C3).
             self.refill()?;
             let ready = || qp.has_send_slot() && self.flow.lock().credits.check().is_ok();
+            count(&self.statistics.waits_for_credit, u64::from(!ready()));
             if building.train.is_open() {
                 self.wait_for_progress(ready)?;
                 continue;
@@ -509,9 +533,7 @@ impl Connection {
 
     /// Completions made room. Softirq or workqueue.
     pub(crate) fn room_made(self: &Arc<Self>) {
-        let mut rooms = self.rooms.lock();
-        *rooms = rooms.wrapping_add(1);
-        drop(rooms);
+        count(&self.rooms, 1);
         self.send_wait.wake_all();
         self.pump();
     }

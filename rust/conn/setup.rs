@@ -8,13 +8,13 @@
 //! of the connection and of the device matter, other events are noted (R17).
 
 use super::connection::Connection;
+use super::end::completion;
 use super::log::log;
 use super::negotiate::{Role, REGIONS_PER_READ};
-use crate::kern::errno::{
-    EALREADY, ECONNABORTED, ECONNREFUSED, ENETDOWN, ENOTCONN, EPROTONOSUPPORT, ETIMEDOUT,
-};
+use crate::kern::errno::{EALREADY, ECONNABORTED, ENOTCONN};
 use crate::kern::time::jiffies;
 use crate::kern::wait::{Interrupted, Signals};
+use crate::proto::cause::{negative_or, Cause, End, Request};
 use crate::proto::depth::{self, Depths};
 use crate::proto::errno;
 use crate::proto::params::{Flags, Parameters};
@@ -27,6 +27,7 @@ use crate::rdma::cm::{
 use crate::rdma::device::{Limits, Link, Pd, Port};
 use crate::rdma::qp::{self, Completions, Qp, Sizes};
 use crate::rdma::receive::Received;
+use crate::rdma::sq::Kind;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -54,24 +55,13 @@ impl Handler for Connection {
             (EventKind::AddressResolved, 0, Status::ResolveAddrRunning) => this.resolve_route(),
             (EventKind::RouteResolved, 0, Status::ResolveRouteRunning) => this.request_connection(),
             (EventKind::Established, 0, Status::RdmaConnectRunning) => this.established(event),
-            _ => Err(Self::early_error(event)),
+            _ => Err(this.early_cause(event)),
         };
         if event.kind == EventKind::DeviceRemoval {
             this.on(StateEvent::Removed);
         }
-        if let Err(error) = result {
-            if this.fail(error.to_errno(), None) {
-                log!(
-                    this,
-                    Info,
-                    Event,
-                    "event {:?} ({}) ends the set-up in {}: {:?}",
-                    event.kind,
-                    event.status,
-                    state.status().name(),
-                    error
-                );
-            }
+        if let Err(cause) = result {
+            this.fail(cause);
         }
     }
 
@@ -93,60 +83,59 @@ impl Completions for Connection {
         this.room_made();
     }
 
-    fn send_failed(this: &Arc<Self>, status: qp::Status) {
-        if this.fail(errno::ECONNABORTED, None) && !status.is_flush() {
-            log!(this, Error, Send, "send failed: {}", status.text());
-        }
+    fn send_failed(this: &Arc<Self>, kind: Kind, status: qp::Status) {
+        let request = match kind {
+            Kind::Message => Request::Send,
+            Kind::Registration => Request::Registration,
+            Kind::Invalidation => Request::Invalidation,
+            Kind::Transfer => Request::Transfer,
+        };
+        this.fail(completion(request, status));
     }
 
     fn broken(this: &Arc<Self>) {
-        if this.fail(errno::ECONNABORTED, None) {
-            log!(this, Error, Event, "fatal event of the queue pair");
-        }
+        this.fail(Cause::Broken);
     }
 }
 
 impl Connection {
     /// What an event that does not fit means before the connection is established.
-    fn early_error(event: &Event<'_>) -> Error {
-        if event.status < 0 {
-            return Error::from_errno(event.status);
-        }
+    fn early_cause(&self, event: &Event<'_>) -> Cause {
         match event.kind {
-            EventKind::Rejected => ECONNREFUSED.into(),
-            EventKind::DeviceRemoval => ENETDOWN.into(),
-            _ => ECONNABORTED.into(),
+            EventKind::AddressError => self.unresolved(event.status),
+            EventKind::Rejected => Cause::Rejected(event.status),
+            EventKind::DeviceRemoval => Cause::DeviceRemoved(event.status),
+            EventKind::Disconnected => {
+                Cause::Disconnected(negative_or(event.status, errno::ECONNABORTED))
+            }
+            _ if event.status < 0 => Cause::Step(event.kind.text(), event.status),
+            _ => Cause::OutOfStep,
         }
     }
 
     /// An event after the connection was established.
     fn late_event(self: &Arc<Self>, event: &Event<'_>) {
-        let (fact, mut errno) = match event.kind {
+        let step = Cause::Step(
+            event.kind.text(),
+            negative_or(event.status, errno::ECONNRESET),
+        );
+        let (fact, cause) = match event.kind {
             EventKind::TimewaitExit | EventKind::AddressChange => {
                 log!(self, Info, Event, "event {:?} noted", event.kind);
                 return;
             }
-            EventKind::DeviceRemoval => (Some(StateEvent::Removed), errno::ENETDOWN),
-            EventKind::Disconnected => (Some(StateEvent::Disconnected), errno::ECONNRESET),
-            _ => (None, errno::ECONNRESET),
+            EventKind::DeviceRemoval => (StateEvent::Removed, Cause::DeviceRemoved(event.status)),
+            EventKind::Disconnected => {
+                (StateEvent::Disconnected, Cause::Disconnected(event.status))
+            }
+            // The peer gave up before it knew that the connection was up. It will not answer a
+            // disconnect any more.
+            EventKind::Rejected => (StateEvent::Disconnected, step),
+            _ => return self.fail(step),
         };
-        if event.status < 0 {
-            errno = event.status;
-        }
-        let forced = fact.map(|_| Status::Disconnected);
-        if let Some(fact) = fact {
-            self.on(fact);
-        }
-        if self.fail(errno, forced) {
-            log!(
-                self,
-                Info,
-                Event,
-                "event {:?} ({}) ends the connection",
-                event.kind,
-                event.status
-            );
-        }
+        // The error first: who sees the connection gone is not to find a reason of his own.
+        self.fail_as(cause, Some(Status::Disconnected));
+        self.on(fact);
     }
 
     /// Restricts the id to what the flags say and stores the parameters. Status CREATED only.
@@ -209,13 +198,31 @@ impl Connection {
             return Err(EALREADY.into());
         }
         let id = self.id().ok_or(EINVAL)?;
+        if let Some(destination) = address.socket_address() {
+            self.destination.populate(destination);
+        }
         self.advance(Status::ResolveAddrNeeded)
             .map_err(|_| EALREADY)?;
         self.advance(Status::ResolveAddrRunning)?;
         id.resolve_address(address, self.params.get().resolve_addr_timeout_msec)
-            .inspect_err(|error| {
-                log!(self, Info, Event, "address not resolved: {:?}", error);
-            })
+            .inspect_err(|error| self.report_unresolved(error.to_errno()))
+    }
+
+    /// What it means that an address is not resolved.
+    fn unresolved(&self, errno: i32) -> Cause {
+        let wants_iwarp = self.params.get().flags & Flags::IWARP_ONLY != 0;
+        match wants_iwarp && errno == errno::ENODEV {
+            true => Cause::NoIwarp,
+            false => Cause::Step("address not resolved", errno),
+        }
+    }
+
+    /// Tells why connecting did not even begin, which is not yet the end of the socket.
+    fn report_unresolved(&self, errno: i32) {
+        let (cause, status) = (self.unresolved(errno), self.state().status());
+        if let Some(to) = self.destination.copy() {
+            self.report_unreached(to, End::new(cause, status));
+        }
     }
 
     /// Waits until the connection is up, at most the negotiation's time for the whole of it.
@@ -227,47 +234,54 @@ impl Connection {
         let limit = jiffies(self.params.get().negotiate_timeout_msec)
             .try_into()
             .ok();
-        let outcome = self.wait_for(Signals::Heed, limit, |state| {
+        let outcome = self.word.wait(Signals::Heed, limit, |state| {
             if state.first_error().is_some() {
                 return Some(Err(self.error()));
             }
             (state.status() == Status::Connected).then_some(Ok(()))
         });
-        let error = match outcome {
+        self.fail(match outcome {
             Ok(result) => return result,
-            Err(Interrupted::TimedOut) => ETIMEDOUT.to_errno(),
-            Err(Interrupted::Signal) => ERESTARTSYS.to_errno(),
-        };
-        self.fail(error, None);
+            Err(Interrupted::TimedOut) => Cause::NotInTime,
+            Err(Interrupted::Signal) => Cause::Interrupted,
+        });
         Err(self.error())
     }
 
-    fn resolve_route(self: &Arc<Self>) -> Result {
+    fn resolve_route(self: &Arc<Self>) -> Result<(), Cause> {
         let id = self.id().ok_or(ECONNABORTED)?;
         self.advance(Status::ResolveRouteNeeded)?;
         self.advance(Status::ResolveRouteRunning)?;
         id.resolve_route(self.params.get().resolve_route_timeout_msec)
+            .map_err(|error| Cause::Step("route not resolved", error.to_errno()))
     }
 
     /// Whether a connection with these flags may run on this kind of port (rules U1, U2).
     ///
     /// # Errors
     ///
-    /// `-EPROTONOSUPPORT`.
-    pub(crate) fn check_device(params: &Parameters, limits: &Limits, link: Link) -> Result {
+    /// Why not; worth `-EPROTONOSUPPORT`.
+    pub(crate) fn check_device(
+        params: &Parameters,
+        limits: &Limits,
+        link: Link,
+    ) -> Result<(), Cause> {
         let refused = match link {
             Link::Other => true,
             Link::IbOrRoce => params.flags & Flags::IWARP_ONLY != 0,
             Link::Iwarp => params.flags & Flags::IB_ONLY != 0,
         };
-        if refused || !limits.frwr() {
-            return Err(EPROTONOSUPPORT.into());
+        if refused {
+            return Err(Cause::WrongLink);
+        }
+        if !limits.frwr() {
+            return Err(Cause::NoFastRegistration);
         }
         Ok(())
     }
 
     /// The initiator has a route: makes the queue pair and sends the connection request.
-    fn request_connection(self: &Arc<Self>) -> Result {
+    fn request_connection(self: &Arc<Self>) -> Result<(), Cause> {
         let id = self.id().ok_or(ECONNABORTED)?;
         let port = id.port().ok_or(ENODEV)?;
         let (limits, link) = (port.limits(), port.link());
@@ -290,6 +304,7 @@ impl Connection {
             initiator_depth: own.initiator_depth,
             private_data: if link == Link::Iwarp { &words } else { &[] },
         })
+        .map_err(|error| Cause::Step("request not sent", error.to_errno()))
     }
 
     fn device_depths(params: &Parameters, limits: &Limits) -> Depths {
@@ -307,16 +322,19 @@ impl Connection {
 
     /// Agrees on the depths with what the event says of the peer (rules W2 to W4); tells whether it
     /// is a legacy peer.
-    fn agree_depths(&self, own: Depths, link: Link, event: &Event<'_>) -> Result<(Depths, bool)> {
+    fn agree_depths(
+        &self,
+        own: Depths,
+        link: Link,
+        event: &Event<'_>,
+    ) -> Result<(Depths, bool), Cause> {
         let said = Depths {
             initiator_depth: event.initiator_depth,
             responder_resources: event.responder_resources,
         };
         let peer = depth::peer(said, link == Link::Iwarp, event.private_data);
-        let agreed = depth::negotiate(own, &peer).map_err(|rule| {
-            log!(self, Error, Negotiate, "{}: {}", rule.id(), rule.text());
-            ECONNABORTED
-        })?;
+        let agreed =
+            depth::negotiate(own, &peer).map_err(|rule| Cause::Rule(rule, errno::ECONNABORTED))?;
         let mut params = self.params.get();
         params.initiator_depth = agreed.initiator_depth.into();
         params.responder_resources = agreed.responder_resources.into();
@@ -325,7 +343,7 @@ impl Connection {
     }
 
     /// The connection manager says that the connection is established.
-    fn established(self: &Arc<Self>, event: &Event<'_>) -> Result {
+    fn established(self: &Arc<Self>, event: &Event<'_>) -> Result<(), Cause> {
         self.on(StateEvent::Established);
         let role = self.negotiation.lock().role();
         if role == Role::Acceptor {
@@ -340,7 +358,7 @@ impl Connection {
         };
         let link = self.link.copy().unwrap_or(Link::Other);
         self.agree_depths(own, link, event)?;
-        self.send_request()
+        Ok(self.send_request()?)
     }
 
     /// The acceptor's half of the set-up, in the handler of the request.
@@ -353,7 +371,7 @@ impl Connection {
         id: &Arc<CmId<Self>>,
         link: Link,
         event: &Event<'_>,
-    ) -> Result {
+    ) -> Result<(), Cause> {
         let port = id.port().ok_or(ENODEV)?;
         let own = Self::device_depths(&self.params.get(), &port.limits());
         self.link.populate(link);
@@ -369,21 +387,19 @@ impl Connection {
             initiator_depth: agreed.initiator_depth,
             private_data: if legacy { &words } else { &[] },
         })
+        .map_err(|error| Cause::Step("answer not sent", error.to_errno()))
     }
 
     /// Makes the queue pair, sized from the device, and posts the receive for the first message
     /// (rule E1).
-    fn create_queue_pair(self: &Arc<Self>, id: &Arc<CmId<Self>>, port: Port, role: Role) -> Result {
+    fn create_queue_pair(
+        self: &Arc<Self>,
+        id: &Arc<CmId<Self>>,
+        port: Port,
+        role: Role,
+    ) -> Result<(), Cause> {
         let mut params = self.params.get();
-        let layout = Layout::new(&params, &port, role).inspect_err(|_| {
-            log!(
-                self,
-                Error,
-                Event,
-                "device {} is too small",
-                port.device_name()
-            );
-        })?;
+        let layout = Layout::new(&params, &port, role).map_err(|_| Cause::TooSmall)?;
         params.recv_credit_max = params.recv_credit_max.min(layout.plan.recv_credits);
         self.params.set(params);
         self.negotiation.lock().regions = layout.plan.regions;
@@ -394,7 +410,8 @@ impl Connection {
         let first = qp.first_receive();
         self.qp.populate(qp);
         let qp = self.qp().ok_or(ENOTCONN)?;
-        qp.post_receives(core::iter::once(first)).1
+        let (_, result) = qp.post_receives(core::iter::once(first));
+        result.map_err(|error| Cause::NotPosted(Request::Receive, error.to_errno()))
     }
 }
 

@@ -2,12 +2,14 @@
 
 //! What all connections of the module share: its workqueues and the list of its sockets.
 
-use super::connection::Connection;
+use super::connection::{Connection, Statistics};
 use super::log::Limiter;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::noio::NoIo;
 use crate::kern::work::{Service, WorkQueue};
+use crate::proto::failures::Failures;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// The workqueues, named as administrators find them in sysfs.
@@ -32,9 +34,17 @@ pub(crate) struct Shared {
     /// Keeps error lines from filling the log.
     #[pin]
     pub(crate) limiter: IrqLock<Limiter>,
+    /// Where connecting failed last.
+    #[pin]
+    pub(crate) failures: IrqLock<Failures>,
     /// Every connection that is not torn down, so that none is left when the module goes.
     #[pin]
     sockets: Mutex<KVec<Arc<Connection>>>,
+    /// What happened on the connections that are torn down.
+    pub(super) gone: Statistics,
+    /// The longest teardown so far, milliseconds: whoever releases a socket waits for it (R14). Written under
+    /// the list's lock.
+    pub(super) longest_teardown: Atomic<u64>,
 }
 
 impl Shared {
@@ -55,7 +65,10 @@ impl Shared {
             pin_init!(Self {
                 queues,
                 limiter <- new_irq_lock!(Limiter::new(), c"Shared::limiter"),
+                failures <- new_irq_lock!(Failures::new(), c"Shared::failures"),
                 sockets <- new_mutex!(KVec::new(), "Shared::sockets"),
+                gone: Statistics::new(),
+                longest_teardown: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -72,8 +85,8 @@ impl Shared {
         Ok(self.sockets.lock().push(connection.clone(), GFP_KERNEL)?)
     }
 
-    /// Forgets a connection that is torn down. Sleeps.
-    pub(crate) fn remove(&self, connection: &Arc<Connection>) {
+    /// Forgets a connection that is torn down, which took so long. Sleeps.
+    pub(crate) fn remove(&self, connection: &Arc<Connection>, milliseconds: u64) {
         let mut sockets = self.sockets.lock();
         let removed = match sockets
             .iter()
@@ -82,8 +95,19 @@ impl Shared {
             Some(at) => sockets.remove(at).ok(),
             None => None,
         };
+        connection.statistics.add_to(&self.gone);
+        let longest = self.longest_teardown.load(Relaxed).max(milliseconds);
+        self.longest_teardown.store(longest, Relaxed);
         drop(sockets);
         drop(removed);
+    }
+
+    /// Calls `f` with each connection that is listed, and then with the counts of those that are not any
+    /// more. Sleeps; `f` must not create or tear down a connection.
+    pub(crate) fn each(&self, mut f: impl FnMut(&Arc<Connection>), gone: impl FnOnce(&Statistics)) {
+        let sockets = self.sockets.lock();
+        sockets.iter().for_each(&mut f);
+        gone(&self.gone);
     }
 
     /// Waits until no work of a connection that is torn down runs any more, so that none of them

@@ -11,10 +11,10 @@
 use super::connection::{Connection, CLEANUP, SETUP, TIMER};
 use super::log::log;
 use crate::kern::errno::ENOTCONN;
-use crate::kern::time::jiffies;
+use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
-use crate::proto::errno;
+use crate::proto::cause::Cause;
 use crate::proto::state::{Event, State};
 use crate::rdma::device::Link;
 use kernel::sync::Arc;
@@ -37,34 +37,14 @@ impl Connection {
     fn clean_up(self: &Arc<Self>) {
         self.flow.lock().keepalive.stop();
         Work::<Self, TIMER>::cancel(self);
+        self.report();
         if self.state().is_established() {
-            self.log_end();
             self.disconnect();
         } else {
             self.on(Event::Closed);
         }
         self.fail_children();
         self.wake_all();
-    }
-
-    /// The one line about the end of a connection: where it stood, why, and between whom.
-    fn log_end(&self) {
-        if self.disconnect_sent.is_set() {
-            return;
-        }
-        let (state, id) = (self.state(), self.id());
-        let (local, peer) = id.map_or((None, None), |id| id.addresses());
-        let (status, error) = (state.status().name(), state.first_error().unwrap_or(0));
-        log!(
-            self,
-            Info,
-            Event,
-            "connection {:?} to {:?} ends in {}: {}",
-            local,
-            peer,
-            status,
-            error
-        );
     }
 
     /// Begins the disconnect handshake, or answers the peer's, once.
@@ -91,7 +71,7 @@ impl Connection {
 
     /// Ends the connection in the background. Any context.
     pub(crate) fn shut_down(self: &Arc<Self>) {
-        self.fail(errno::ESHUTDOWN, None);
+        self.fail(Cause::ShutDown);
     }
 
     /// Ends everything; afterwards nothing of the connection runs. Process context. Only the first
@@ -100,7 +80,8 @@ impl Connection {
         if !self.torn_down.set() {
             return;
         }
-        self.fail(errno::ESHUTDOWN, None);
+        let start = now_ms();
+        self.fail(Cause::ShutDown);
         Work::<Self, CLEANUP>::disable(self);
         self.clean_up();
         let grace = if self.given.is_set() {
@@ -110,7 +91,7 @@ impl Connection {
         };
         let grace = jiffies(grace).try_into().ok();
         let over = |state: State| state.is_over().then_some(());
-        if self.wait_for(Signals::Ignore, grace, over).is_err() {
+        if self.word.wait(Signals::Ignore, grace, over).is_err() {
             log!(self, Info, Event, "peer does not answer the disconnect");
             self.on(Event::Disconnected);
         }
@@ -131,7 +112,9 @@ impl Connection {
         }
         self.wake_all();
         self.on(Event::Destroyed);
+        // For an error that came in between.
+        self.report();
         drop(id);
-        self.shared.remove(self);
+        self.shared.remove(self, now_ms().saturating_sub(start));
     }
 }

@@ -8,12 +8,14 @@
 //! it returns nothing refers to the buffer (B8).
 
 use super::connection::Connection;
+use super::end::completion;
 use super::log::log;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
+use crate::kern::time::now_ms;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::proto::cause::{Cause, Request};
 use crate::proto::descriptor::Walk;
-use crate::proto::errno;
 use crate::proto::sizing::RwPlan;
 use crate::rdma::dma::Direction;
 use crate::rdma::qp::Qp;
@@ -226,18 +228,17 @@ impl Connection {
             let seen = core::mem::replace(&mut rooms, self.rooms());
             self.wait_for_room(seen)
         };
-        match rw::transfer(qp, buffer, segments, direction, wait, || self.is_dead()) {
+        let since = now_ms();
+        let dead = || self.is_dead_or_stuck(since);
+        let refused = |error: Error| {
+            self.fail(Cause::NotPosted(Request::Transfer, error.to_errno()));
+        };
+        match rw::transfer(qp, buffer, segments, direction, wait, refused, dead) {
             Ok(()) => Ok(()),
-            Err(TransferError::NotStarted(error)) => Err(error),
-            Err(TransferError::Post(error)) => {
-                if self.fail(error.to_errno(), None) {
-                    log!(self, Error, Rw, "post of a transfer failed: {:?}", error);
-                }
-                Err(error)
-            }
+            Err(TransferError::NotStarted(error) | TransferError::Post(error)) => Err(error),
             Err(TransferError::Completion(status)) => {
-                if !status.is_flush() && self.fail(errno::EIO, None) {
-                    log!(self, Error, Rw, "transfer failed: {}", status.text());
+                if !status.is_flush() {
+                    self.fail(completion(Request::Transfer, status));
                 }
                 Err(EIO)
             }

@@ -37,12 +37,9 @@ macro_rules! errnos {
 errnos! {
     EALREADY: "Operation already in progress.",
     ECONNABORTED: "Software caused connection abort.",
-    ECONNREFUSED: "Connection refused.",
     EMSGSIZE: "Message too long.",
-    ENETDOWN: "Network is down.",
     ENOBUFS: "No buffer space available.",
     ENOTCONN: "Transport endpoint is not connected.",
-    EPROTONOSUPPORT: "Protocol not supported.",
     ESHUTDOWN: "Cannot send after transport endpoint shutdown.",
     ETIMEDOUT: "Connection timed out.",
 }

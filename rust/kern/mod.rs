@@ -2,6 +2,8 @@
 
 //! What the kernel crate does not offer yet: one primitive a file, none of them knows RDMA or SMB.
 
+pub(crate) mod counters;
+pub(crate) mod debugfs;
 pub(crate) mod errno;
 pub(crate) mod flag;
 pub(crate) mod gauge;

@@ -44,18 +44,18 @@ impl Outcome {
         self.status.load(Acquire).checked_sub(1)
     }
 
-    /// Waits for the status, whatever signals come. When `dead` says that the connection is broken,
-    /// its flush gets `grace` milliseconds to bring the status; [`None`] when it did not. Process
-    /// context.
+    /// Waits for the status, whatever signals come. `dead` is asked every `grace` milliseconds; once it
+    /// says that the connection is broken, its flush gets that long again to bring the status; [`None`]
+    /// when it did not. Process context.
     pub(crate) fn wait(&self, grace: u32, dead: impl Fn() -> bool) -> Option<u32> {
         let slice = jiffies(grace).try_into().ok();
+        let mut broken = false;
         loop {
-            // Asked before the wait, so that a broken connection gets one whole slice.
-            let was_dead = dead();
             match self.known.wait(Signals::Ignore, slice, || self.get()) {
                 Ok(status) => return Some(status),
-                Err(_) if was_dead => return None,
-                Err(_) => {}
+                Err(_) if broken => return None,
+                // Not before: nearly all requests end within the first slice.
+                Err(_) => broken = dead(),
             }
         }
     }

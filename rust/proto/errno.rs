@@ -7,6 +7,10 @@
 
 /// Input/output error.
 pub const EIO: i32 = -5;
+/// Bad address.
+pub const EFAULT: i32 = -14;
+/// No such device.
+pub const ENODEV: i32 = -19;
 /// Invalid argument.
 pub const EINVAL: i32 = -22;
 /// Message too long.
@@ -17,6 +21,8 @@ pub const EPROTONOSUPPORT: i32 = -93;
 pub const EOPNOTSUPP: i32 = -95;
 /// Network is down: the device was removed.
 pub const ENETDOWN: i32 = -100;
+/// Network is unreachable.
+pub const ENETUNREACH: i32 = -101;
 /// Connection aborted: a protocol error, and the default of every failure.
 pub const ECONNABORTED: i32 = -103;
 /// Connection reset: the peer disconnected.
@@ -29,3 +35,7 @@ pub const ESHUTDOWN: i32 = -108;
 pub const ETIMEDOUT: i32 = -110;
 /// Connection refused: rejected by the CM or by the peer's Negotiate Response (A2).
 pub const ECONNREFUSED: i32 = -111;
+/// No route to host.
+pub const EHOSTUNREACH: i32 = -113;
+/// Interrupted by a signal; the system call may be restarted. Of the kernel alone, no user sees it.
+pub const ERESTARTSYS: i32 = -512;

@@ -27,6 +27,8 @@
 //! |---|---|---|
 //! | [`rule`] | names of the rules a peer can break | all |
 //! | [`errno`] | the errno values the decisions use | |
+//! | [`cause`] | why a connection ended, in words | |
+//! | [`failures`] | the last failure to connect to each destination | |
 //! | [`state`] | status, first error, sticky CM facts | R11, R12 |
 //! | [`params`] | the shared 64-byte parameter block | R8 |
 //! | [`pdu`] | message layouts, receiver checks without history | Q1, A1, D1-D5, D8 |
@@ -53,10 +55,12 @@
 // disagree on what is reachable.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod cause;
 pub mod credits;
 pub mod depth;
 pub mod descriptor;
 pub mod errno;
+pub mod failures;
 pub mod fragment;
 pub mod keepalive;
 pub mod negotiate;

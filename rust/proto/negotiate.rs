@@ -212,8 +212,8 @@ fn recv_target(own: &Parameters, requested: u16, buffers: u16) -> u16 {
     requested.min(own.recv_credit_max).min(buffers).max(1)
 }
 
-/// Number of receive buffers of `max_recv_size` that V1 asks for. With validated parameters it fits: at
-/// most 4 MiB / 104 + 1.
+/// Number of receive buffers of `max_recv_size` that V1 asks for, and the window with its reserve. With
+/// validated parameters it fits 16 bits.
 pub fn recv_buffers(params: &Parameters) -> u16 {
     let payload = params.max_recv_size.saturating_sub(HEADER_ROOM).max(1);
     let message = params.max_fragmented_recv_size.div_ceil(payload);

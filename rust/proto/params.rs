@@ -72,6 +72,10 @@ pub const MAX_FRAGMENTED_RECV: u32 = 4 << 20;
 /// wishes are cut to it.
 pub const MAX_MESSAGE_SIZE: u32 = 32 << 10;
 
+/// Largest receive window, credits: with its reserve (see [`credits`](super::credits)) the buffers are
+/// counted in 16 bits. A larger wish is cut to it.
+pub const MAX_WINDOW: u16 = u16::MAX - 1;
+
 /// Largest initiator depth and responder resources: the CM carries them in 8 bits.
 pub const MAX_DEPTH: u16 = 255;
 
@@ -129,8 +133,8 @@ impl Parameters {
     };
 
     /// Checks a caller's block and returns the copy to use, in which the fragmented receive size lies
-    /// between 131072 bytes (R7) and [`MAX_FRAGMENTED_RECV`], and the message sizes are at most
-    /// [`MAX_MESSAGE_SIZE`].
+    /// between 131072 bytes (R7) and [`MAX_FRAGMENTED_RECV`], the message sizes are at most
+    /// [`MAX_MESSAGE_SIZE`] and the window at most [`MAX_WINDOW`].
     ///
     /// # Errors
     ///
@@ -157,6 +161,7 @@ impl Parameters {
         }
         let fragmented = self.max_fragmented_recv_size;
         Ok(Parameters {
+            recv_credit_max: self.recv_credit_max.min(MAX_WINDOW),
             max_fragmented_recv_size: fragmented.clamp(MIN_FRAGMENTED, MAX_FRAGMENTED_RECV),
             max_send_size: self.max_send_size.min(MAX_MESSAGE_SIZE),
             max_recv_size: self.max_recv_size.min(MAX_MESSAGE_SIZE),

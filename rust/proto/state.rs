@@ -232,7 +232,6 @@ impl State {
     const DISCONNECTED: u64 = 1 << 9;
     const REMOVED: u64 = 1 << 10;
     const STATUS_MASK: u64 = 0xff;
-    const ERROR_MASK: u64 = 0xffff_ffff << 32;
 
     /// State of a fresh socket.
     pub const NEW: State = State(0);
@@ -368,9 +367,10 @@ impl State {
         State(self.0 | fact)
     }
 
+    /// Of a state without an error: the first one sticks.
     fn with_error(self, errno: i32) -> State {
         // Keeps the bits; `first_error` reads them back.
         let bits = u64::from(u32::from_le_bytes(errno.to_le_bytes()));
-        State((self.0 & !Self::ERROR_MASK) | (bits << 32))
+        State(self.0 | (bits << 32))
     }
 }

@@ -9,6 +9,7 @@
 //! elsewhere, destroys the id.
 
 use super::device::{HoldsDevice, Limits, Link, Port};
+use super::fault::{self, Point};
 use crate::bindings;
 use crate::kern::errno::ECONNABORTED;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
@@ -54,6 +55,26 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
+    /// In words, for log lines.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::AddressResolved => "address resolved",
+            Self::AddressError => "address not resolved",
+            Self::RouteResolved => "route resolved",
+            Self::RouteError => "route not resolved",
+            Self::ConnectResponse => "answer",
+            Self::ConnectError => "connecting failed",
+            Self::Unreachable => "peer unreachable",
+            Self::Rejected => "rejected by the peer",
+            Self::Established => "established",
+            Self::Disconnected => "disconnected",
+            Self::DeviceRemoval => "device removed",
+            Self::AddressChange => "address changed",
+            Self::TimewaitExit => "end of the time-wait",
+            Self::Other(_) => "unknown event",
+        }
+    }
+
     fn from_raw(raw: bindings::rdma_cm_event_type) -> Self {
         match raw {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
@@ -194,6 +215,12 @@ impl Address<'_> {
     pub(crate) unsafe fn new(raw: *const bindings::sockaddr) -> Self {
         Self(raw, PhantomData)
     }
+
+    /// The address, if its family is IPv4 or IPv6.
+    pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
+        // SAFETY: By the promise to `new`.
+        unsafe { socket_address(self.0.cast()) }
+    }
 }
 
 /// A connection manager id, destroyed on drop (process context, never in its own handler).
@@ -224,6 +251,7 @@ impl<C: Handler> CmId<C> {
     ///
     /// `-ENOMEM`, or what the connection manager says.
     pub(crate) fn new(net: &Net<'_>, owner: Arc<C>) -> Result<Arc<Self>> {
+        fault::point(Point::CreateId)?;
         // SAFETY: The namespace is alive; no event can come before the id is told to do something.
         let raw = kernel::error::from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
@@ -380,6 +408,7 @@ impl<C: Handler> CmId<C> {
     /// What the connection manager says, `-ENODEV` when no device fits.
     ///
     pub(crate) fn resolve_address(&self, address: &Address<'_>, timeout_ms: u32) -> Result {
+        fault::point(Point::ResolveAddress)?;
         // SAFETY: The id is valid by the invariant, the address by that of its type. A null source
         // means the bound address.
         to_result(unsafe {
@@ -398,6 +427,7 @@ impl<C: Handler> CmId<C> {
     ///
     /// What the connection manager says.
     pub(crate) fn resolve_route(&self, timeout_ms: u32) -> Result {
+        fault::point(Point::ResolveRoute)?;
         // SAFETY: The id is valid by the invariant.
         to_result(unsafe { bindings::rdma_resolve_route(self.raw(), milliseconds(timeout_ms)) })
     }
@@ -408,6 +438,7 @@ impl<C: Handler> CmId<C> {
     ///
     /// What the connection manager says.
     pub(crate) fn connect(&self, params: &ConnectParams<'_>) -> Result {
+        fault::point(Point::Connect)?;
         let mut raw = params.raw();
         // SAFETY: The id is valid by the invariant; the parameters are copied by the call.
         to_result(unsafe { bindings::rdma_connect_locked(self.raw(), &mut raw) })
@@ -419,6 +450,7 @@ impl<C: Handler> CmId<C> {
     ///
     /// What the connection manager says.
     pub(crate) fn accept(&self, params: &ConnectParams<'_>) -> Result {
+        fault::point(Point::Accept)?;
         let mut raw = params.raw();
         // SAFETY: The id is valid by the invariant; the parameters are copied by the call.
         to_result(unsafe { bindings::rdma_accept(self.raw(), &mut raw) })
@@ -451,6 +483,7 @@ impl<C: Handler> CmId<C> {
     ///
     /// What the connection manager says; to be taken as "disconnected".
     pub(crate) fn disconnect(&self) -> Result {
+        fault::point(Point::Disconnect)?;
         // SAFETY: The id is valid by the invariant.
         to_result(unsafe { bindings::rdma_disconnect(self.raw()) })
     }
@@ -520,11 +553,11 @@ fn milliseconds(msecs: u32) -> kernel::ffi::c_ulong {
 ///
 /// # Safety
 ///
-/// * `raw` is valid for reads of a `sockaddr_storage`.
-unsafe fn socket_address(raw: *const bindings::__kernel_sockaddr_storage) -> Option<SocketAddr> {
-    // SAFETY: Valid by contract, and larger than both; every field is an integer.
+/// * `raw` is valid for reads of the length its family has.
+unsafe fn socket_address(raw: *const bindings::sockaddr) -> Option<SocketAddr> {
+    // SAFETY: Valid by contract; every field is an integer.
     unsafe {
-        match u32::from((*raw).__bindgen_anon_1.__bindgen_anon_1.ss_family) {
+        match u32::from((*raw).sa_family) {
             kernel::bindings::AF_INET => {
                 let v4 = &*raw.cast::<bindings::sockaddr_in>();
                 let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());

@@ -2,7 +2,9 @@
 
 //! Devices, their limits, and protection domains.
 
+use super::counters::Counters;
 use crate::bindings;
+use crate::kern::counters::count;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::str::CStr;
@@ -185,6 +187,7 @@ impl Port {
 pub(crate) struct Pd {
     raw: NonNull<bindings::ib_pd>,
     port: Port,
+    counters: Counters,
 }
 
 // SAFETY: Protection domains may be used from any task.
@@ -203,12 +206,24 @@ impl Pd {
         let raw = kernel::error::from_err_ptr(unsafe { bindings::smbd_ib_alloc_pd(port.raw()) })?;
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         // INVARIANT: Just allocated; freed only by the drop below (also when `Arc::new` fails).
-        Ok(Arc::new(Self { raw, port }, GFP_KERNEL)?)
+        let counters = Counters::new();
+        count(&counters.domains, 1);
+        let pd = Self {
+            raw,
+            port,
+            counters,
+        };
+        Ok(Arc::new(pd, GFP_KERNEL)?)
     }
 
     /// The port it was made for.
     pub(crate) fn port(&self) -> &Port {
         &self.port
+    }
+
+    /// The work of everything made in it.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     pub(super) fn raw(&self) -> *mut bindings::ib_pd {
@@ -227,5 +242,7 @@ impl Drop for Pd {
         // SAFETY: By the invariant this is the only free; whatever was made in the domain held a
         // reference to it and is gone.
         unsafe { bindings::smbd_ib_dealloc_pd(self.raw.as_ptr()) };
+        count(&self.counters.domains_gone, 1);
+        self.counters.retire();
     }
 }

@@ -7,7 +7,9 @@
 //! large `kmalloc` allocations, which user copies accept as a whole.
 
 use super::device::Pd;
+use super::fault::{self, Point};
 use crate::bindings;
+use crate::kern::counters::count;
 use kernel::bindings::dma_data_direction;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
@@ -97,6 +99,7 @@ impl Buffers {
     fn add_chunk(&mut self) -> Result {
         let bytes = self.per_chunk * self.stride;
         let mut memory = KVec::from_elem(0u8, bytes, GFP_KERNEL)?;
+        fault::point(Point::MapBuffer)?;
         let device = self.pd.port().raw();
         let start = memory.as_mut_ptr().cast::<c_void>();
         // SAFETY: The memory is ours, physically contiguous, and stays where it is until unmapped;
@@ -108,12 +111,14 @@ impl Buffers {
                 .map_err(|_| EIO)?;
             address
         };
+        count(&self.pd.counters().maps, 1);
         let chunk = Chunk { memory, address };
         self.chunks.push(chunk, GFP_KERNEL).inspect_err(|_| {
             // SAFETY: Mapped above, with the same arguments.
             unsafe {
                 bindings::smbd_ib_dma_unmap_single(device, address, bytes, self.direction.raw())
             }
+            count(&self.pd.counters().unmaps, 1);
         })?;
         Ok(())
     }
@@ -192,6 +197,7 @@ impl Drop for Buffers {
                     self.direction.raw(),
                 )
             };
+            count(&self.pd.counters().unmaps, 1);
         }
     }
 }

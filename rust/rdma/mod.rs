@@ -9,8 +9,10 @@
 
 pub(crate) mod client;
 pub(crate) mod cm;
+pub(crate) mod counters;
 pub(crate) mod device;
 pub(crate) mod dma;
+pub(crate) mod fault;
 pub(crate) mod mr;
 pub(crate) mod post;
 pub(crate) mod qp;

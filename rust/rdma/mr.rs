@@ -14,9 +14,11 @@
 
 use super::device::Pd;
 use super::dma::Direction;
+use super::fault::{self, Point};
 use super::qp::{Completions, Qp};
 use super::wr;
 use crate::bindings;
+use crate::kern::counters::count;
 use crate::kern::errno::{ECONNABORTED, ENOTCONN};
 use crate::kern::noio::NoIo;
 use crate::kern::outcome::Outcome;
@@ -119,6 +121,9 @@ unsafe impl Sync for Mr {}
 pub(crate) enum MapError {
     /// More pages than the region takes.
     TooLarge,
+    /// No memory to list the pages in; the iterator is as it was. A region that [keeps
+    /// room](Mr::keep_room) does not say this.
+    NoRoom,
     /// No memory, or the device refused.
     Failed(Error),
 }
@@ -146,6 +151,7 @@ impl Mr {
             true => bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS,
             false => bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
         };
+        fault::point(Point::AllocMr)?;
         // SAFETY: The domain is valid.
         let raw = kernel::error::from_err_ptr(unsafe {
             bindings::ib_alloc_mr(pd.raw(), kind, max_pages)
@@ -171,6 +177,16 @@ impl Mr {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Allocates the room for the largest memory now, so that [`map`](Self::map) never has to. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn keep_room(&self) -> Result {
+        let pages = usize::try_from(self.max_pages)?;
+        Self::reserve(&mut self.io.lock().list, pages)
     }
 
     /// Maps memory and describes it to the region under a new key. The iterator moves to its end.
@@ -201,6 +217,8 @@ impl Mr {
         if io.raw.is_none() {
             return Err(MapError::Failed(ENOTCONN.into()));
         }
+        let room = usize::try_from(pages).map_err(|_| MapError::TooLarge)?;
+        Self::reserve(&mut io.list, room).map_err(|_| MapError::NoRoom)?;
         let direct = self.map_direct(&mut io, memory, bytes, pages);
         if direct.is_err() {
             self.unmap_list(&mut io);
@@ -209,6 +227,7 @@ impl Mr {
                     self.unmap_list(&mut io);
                     io.bounce = None;
                 })?;
+            count(&self.pd.counters().bounced, 1);
             // Whatever part of the iterator the failed attempt took, all of it is dealt with now.
             // SAFETY: The iterator is valid and has that many bytes left.
             unsafe { bindings::iov_iter_advance(memory.raw(), memory.len()) };
@@ -230,7 +249,7 @@ impl Mr {
         Ok(bytes)
     }
 
-    /// Maps the memory itself.
+    /// Maps the memory itself; the list has room for its pages.
     fn map_direct(
         &self,
         io: &mut Io,
@@ -238,8 +257,6 @@ impl Mr {
         bytes: usize,
         pages: c_int,
     ) -> Result {
-        let room = usize::try_from(pages)?;
-        Self::reserve(&mut io.list, room)?;
         let mut table = bindings::sg_table {
             sgl: io.list.as_mut_ptr(),
             nents: 0,
@@ -299,10 +316,7 @@ impl Mr {
     /// Clears room for `count` entries; capacity that was reserved before is used again.
     fn reserve(list: &mut KVVec<bindings::scatterlist>, count: usize) -> Result {
         list.clear();
-        for _ in 0..count {
-            list.push(bindings::scatterlist::default(), GFP_KERNEL)?;
-        }
-        Ok(())
+        Ok(list.resize(count, bindings::scatterlist::default(), GFP_KERNEL)?)
     }
 
     /// Maps the first `entries` of the list and describes them to the region.
@@ -312,6 +326,7 @@ impl Mr {
         // SAFETY: An entry of the list.
         unsafe { bindings::smbd_sg_end(last) };
         let list = io.list.as_mut_ptr();
+        fault::point(Point::MapRegion)?;
         // SAFETY: The list has `entries` valid entries; the device is kept by the domain.
         let mapped = unsafe {
             bindings::smbd_ib_dma_map_sg(self.pd.port().raw(), list, entries, direction.raw())
@@ -319,8 +334,10 @@ impl Mr {
         if mapped <= 0 {
             return Err(EIO);
         }
+        count(&self.pd.counters().maps, 1);
         io.entries = entries;
         io.mapped = Some(direction);
+        fault::point(Point::DescribeRegion)?;
         let page = c_uint::try_from(PAGE_SIZE)?;
         // SAFETY: The region is valid and idle, the list has `mapped` mapped entries.
         let (described, length) = unsafe {
@@ -353,6 +370,7 @@ impl Mr {
                 direction.raw(),
             )
         };
+        count(&self.pd.counters().unmaps, 1);
     }
 
     /// Unmaps the memory and delivers what the peer wrote. The caller has made sure that the

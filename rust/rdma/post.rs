@@ -6,12 +6,14 @@
 //! is released, so a completion always finds its entry. A [`SendSlot`] is the right to a buffer to
 //! send from; it cannot be copied and posting consumes it.
 
+use super::fault::{self, Point};
 use super::mr::Mr;
 use super::qp::{Completions, Qp, Status};
 use super::rw::Transfer;
-use super::sq::{Entry, Owned, SendQueue};
+use super::sq::{Owned, SendQueue};
 use super::wr::{self, Chain};
 use crate::bindings;
+use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -119,12 +121,21 @@ impl<C: Completions> Qp<C> {
         if signalled {
             chain.signal_last();
         }
-        let (accepted, result) = chain.post(self.raw);
+        let (accepted, result) = self.post_sends(chain);
         self.book(queue, messages, accepted);
         if signalled {
             queue.signalled();
         }
         result.map_err(PostError::Failed)
+    }
+
+    /// Posts a chain, under the send lock; how many requests the hardware took.
+    fn post_sends(&self, chain: Chain) -> (u32, Result) {
+        let (accepted, result) = chain.post(self.raw);
+        let counters = self.pd.counters();
+        count(&counters.send_posts, 1);
+        count(&counters.send_requests, accepted.into());
+        (accepted, result)
     }
 
     /// Lets a message of a chain invalidate a key at the peer.
@@ -138,6 +149,11 @@ impl<C: Completions> Qp<C> {
 
     /// Books the pending registrations and the messages, of which the hardware took `accepted`.
     fn book(&self, queue: &mut SendQueue, messages: &mut KVec<Message>, mut accepted: u32) {
+        let registrations = u64::try_from(queue.pending.len()).unwrap_or(0);
+        let registered = registrations.min(accepted.into());
+        let counters = self.pd.counters();
+        count(&counters.registered, registered);
+        count(&counters.messages_sent, u64::from(accepted) - registered);
         while let Some(region) = queue.pending.pop() {
             let key = self.registration_key();
             Self::account(queue, &mut accepted, key, Owned::Registration(region));
@@ -153,11 +169,7 @@ impl<C: Completions> Qp<C> {
     fn account(queue: &mut SendQueue, accepted: &mut u32, key: usize, owned: Owned) {
         if *accepted > 0 {
             *accepted -= 1;
-            queue.posted(Entry {
-                key,
-                requests: 1,
-                owned,
-            });
+            queue.posted(key, 1, owned);
         } else if let Owned::Message(slot) = owned {
             queue.put_back(slot);
         }
@@ -230,6 +242,12 @@ impl<C: Completions> Qp<C> {
         taken.is_some()
     }
 
+    /// When the oldest request on the send queue was posted whose completion is on its way, a time of
+    /// [`now_ms`](crate::kern::time::now_ms). Any context.
+    pub(crate) fn oldest_send(&self) -> Option<u64> {
+        self.sq.lock().oldest()
+    }
+
     /// Whether a request that names this region is not known to be finished.
     pub(super) fn is_posted(&self, region: &Arc<Mr>) -> bool {
         self.sq.lock().names(region)
@@ -248,13 +266,10 @@ impl<C: Completions> Qp<C> {
         let mut chain = Chain::new();
         chain.add(&mut request);
         chain.signal_last();
-        let (accepted, result) = chain.post(self.raw);
+        let (accepted, result) = self.post_sends(chain);
         if accepted > 0 {
-            queue.posted(Entry {
-                key,
-                requests: 1,
-                owned: Owned::Invalidation(region.clone()),
-            });
+            count(&self.pd.counters().invalidated, 1);
+            queue.posted(key, 1, Owned::Invalidation(region.clone()));
         }
         result.map_err(PostError::Failed)
     }
@@ -280,13 +295,10 @@ impl<C: Completions> Qp<C> {
         unsafe { chain.adopt(first) };
         let mut queue = self.sq.lock();
         queue.admit(chain.requests)?;
-        let (accepted, result) = chain.post(self.raw);
+        let (accepted, result) = self.post_sends(chain);
         if accepted > 0 {
-            queue.posted(Entry {
-                key: transfer.key(),
-                requests: accepted,
-                owned: Owned::Transfer(transfer.clone()),
-            });
+            count(&self.pd.counters().transfers, 1);
+            queue.posted(transfer.key(), accepted, Owned::Transfer(transfer.clone()));
         }
         result.map_err(PostError::Failed)
     }
@@ -301,12 +313,22 @@ impl<C: Completions> Qp<C> {
         let wc = unsafe { &*wc };
         // CAST: Only compared.
         let (status, key) = (wc.status, wr::completed(wc) as usize);
+        fault::delay(Point::DelaySent);
+        if fault::hits(Point::LoseSent) {
+            return;
+        }
         let act = |qp: &Self, owner: &Arc<C>| {
+            if fault::hits(Point::BreakOff) {
+                C::broken(owner);
+            }
+            count(&qp.pd.counters().send_completions, 1);
             if status == bindings::ib_wc_status_IB_WC_SUCCESS {
                 qp.sq.lock().retire(key);
                 C::sent(owner);
             } else {
-                C::send_failed(owner, Status(status));
+                count(&qp.pd.counters().failed_completions, 1);
+                let kind = qp.sq.lock().kind_of(key);
+                C::send_failed(owner, kind, Status(status));
                 qp.sq.lock().failed(key, status);
             }
         };

@@ -13,8 +13,9 @@
 use super::cm::{CmId, Handler};
 use super::device::Pd;
 use super::dma::{Buffers, Direction};
+use super::fault::{self, Point};
 use super::receive::{Received, RecvPool, RecvQueue, FIRST_RECV_SIZE};
-use super::sq::SendQueue;
+use super::sq::{Kind, SendQueue};
 use crate::bindings;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::loan::{Borrowed, Loan};
@@ -37,9 +38,10 @@ impl Status {
     }
 
     /// The status in words.
-    pub(crate) fn text(self) -> &'static CStr {
+    pub(crate) fn text(self) -> &'static str {
         // SAFETY: The function returns a static string for every value.
-        unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) }
+        let text = unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) };
+        text.to_str().unwrap_or_default()
     }
 }
 
@@ -56,7 +58,7 @@ pub(crate) trait Completions: Handler {
     /// Send buffers and queue room came back.
     fn sent(this: &Arc<Self>);
     /// A request of the send queue failed.
-    fn send_failed(this: &Arc<Self>, status: Status);
+    fn send_failed(this: &Arc<Self>, kind: Kind, status: Status);
     /// The queue pair broke.
     fn broken(this: &Arc<Self>);
 }
@@ -90,6 +92,7 @@ struct Cq(NonNull<bindings::ib_cq>);
 
 impl Cq {
     fn new(pd: &Pd, context: *mut c_void, entries: u32, poll: u32) -> Result<Self> {
+        fault::point(Point::AllocCq)?;
         let entries = c_int::try_from(entries)?;
         // SAFETY: The device is kept by the domain. `context` is only used by our handlers.
         let raw = kernel::error::from_err_ptr(unsafe {
@@ -248,6 +251,7 @@ impl<C: Completions> Qp<C> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
+        fault::point(Point::CreateQp)?;
         // SAFETY: The id and domain are valid and on the same device; the queues live as long as
         // the queue pair (order of the fields of `Parts`).
         to_result(unsafe { bindings::rdma_create_qp(id.raw(), pd.raw(), &mut attr) })?;

@@ -8,9 +8,11 @@
 
 use super::device::Pd;
 use super::dma::{Buffers, Direction};
+use super::fault::{self, hits, Point};
 use super::qp::{Completions, Qp, Status};
 use super::wr;
 use crate::bindings;
+use crate::kern::counters;
 use crate::kern::errno::ENOTCONN;
 use kernel::error::to_result;
 use kernel::prelude::*;
@@ -126,11 +128,7 @@ impl<C: Completions> Qp<C> {
         if first.is_null() {
             return (0, Ok(()));
         }
-        let mut bad: *const bindings::ib_recv_wr = core::ptr::null();
-        // SAFETY: The chain and what it refers to belong to this object until the completions. The
-        // queue pair is valid: it is destroyed only after `closed` was set under the lock we hold.
-        let result = unsafe { bindings::smbd_ib_post_recv(self.raw.as_ptr(), first, &mut bad) };
-        let result = to_result(result);
+        let (bad, result) = self.post_chain(first, last);
         if result.is_err() {
             count = 0;
             let mut at = first.cast_const();
@@ -140,7 +138,45 @@ impl<C: Completions> Qp<C> {
                 at = unsafe { (*at).next };
             }
         }
+        let counters = self.pd.counters();
+        counters::count(&counters.receive_posts, 1);
+        counters::count(&counters.receive_requests, count.into());
         (count, result)
+    }
+
+    /// Posts the requests from `first` to `last`, under the receive lock; on an error the first that was
+    /// not taken.
+    fn post_chain(
+        &self,
+        first: *mut bindings::ib_recv_wr,
+        last: *mut bindings::ib_recv_wr,
+    ) -> (*const bindings::ib_recv_wr, Result) {
+        if hits(Point::PostReceive) {
+            return (first, Err(ENOMEM));
+        }
+        let cut = first != last && hits(Point::PostReceivePart);
+        let mut before = first;
+        let mut bad: *const bindings::ib_recv_wr = core::ptr::null();
+        // SAFETY: The chain and what it refers to belong to this object until the completions. The
+        // queue pair is valid: it is destroyed only after `closed` was set under the lock we hold.
+        let result = unsafe {
+            if cut {
+                while (*before).next != last {
+                    before = (*before).next;
+                }
+                (*before).next = core::ptr::null_mut();
+            }
+            let result = bindings::smbd_ib_post_recv(self.raw.as_ptr(), first, &mut bad);
+            if cut {
+                // Whole again for the caller, who counts along it.
+                (*before).next = last;
+            }
+            to_result(result)
+        };
+        match result {
+            Ok(()) if cut => (last, Err(ENOMEM)),
+            result => (bad, result),
+        }
     }
 
     /// The first `len` bytes of a message that arrived; empty for a token of another queue pair.
@@ -164,9 +200,11 @@ impl<C: Completions> Qp<C> {
     pub(super) unsafe extern "C" fn recv_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: The core hands out a valid completion.
         let wc = unsafe { &*wc };
+        fault::delay(Point::DelayReceived);
         let act = |qp: &Self, owner: &Arc<C>| {
             let ok = wc.status == bindings::ib_wc_status_IB_WC_SUCCESS
                 && wc.opcode == bindings::ib_wc_opcode_IB_WC_RECV;
+            counters::count(&qp.pd.counters().receive_completions, 1);
             match qp.completed_slot(wr::completed(wc)) {
                 Some((slot, pool)) if ok => {
                     let len = usize::try_from(wc.byte_len)
@@ -183,7 +221,10 @@ impl<C: Completions> Qp<C> {
                         },
                     );
                 }
-                _ => C::receive_failed(owner, Status(wc.status)),
+                _ => {
+                    counters::count(&qp.pd.counters().failed_completions, 1);
+                    C::receive_failed(owner, Status(wc.status));
+                }
             }
         };
         // SAFETY: Called by the core for a queue of ours.

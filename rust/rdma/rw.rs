@@ -10,6 +10,7 @@
 //! Process context.
 
 use super::dma::Direction;
+use super::fault::{self, Point};
 use super::post::PostError;
 use super::qp::{Completions, Qp, Status};
 use crate::bindings;
@@ -148,6 +149,7 @@ impl<C: Completions> Contexts<'_, C> {
 
     /// Makes the context of one segment, in its final place: the core leaves pointers into it.
     fn add(&mut self, buffer: &LocalBuffer<'_>, segment: &Segment, direction: Direction) -> Result {
+        fault::point(Point::Transfer)?;
         let (raw_qp, port) = (self.raw_qp, self.port());
         let context = Context {
             raw: Default::default(),
@@ -249,7 +251,8 @@ impl<C: Completions> Drop for Contexts<'_, C> {
 }
 
 /// Moves the segments and waits until that is done. `wait_for_room` is called when the send queue
-/// is full, and ends the attempt with an error. `dead` tells that the connection is broken: the
+/// is full, and ends the attempt with an error. `refused` hears of a failed post before the requests that
+/// were taken are flushed. `dead` tells that the connection is broken: the
 /// transport is then given a moment to flush the requests, after which the queue pair is drained.
 ///
 /// [`Direction::FromDevice`] reads from the peer, [`Direction::ToDevice`] writes to it.
@@ -263,6 +266,7 @@ pub(crate) fn transfer<C: Completions>(
     segments: &[Segment],
     direction: Direction,
     mut wait_for_room: impl FnMut() -> Result,
+    refused: impl Fn(Error),
     dead: impl Fn() -> bool,
 ) -> Result<(), TransferError> {
     use TransferError::{Completion, NotStarted, Post};
@@ -290,6 +294,7 @@ pub(crate) fn transfer<C: Completions>(
             Ok(()) => break,
             Err(PostError::Full) => wait_for_room().map_err(NotStarted)?,
             Err(PostError::Failed(error)) => {
+                refused(error);
                 // Requests before the refused one may be running.
                 qp.drain();
                 return Err(Post(error));

@@ -17,14 +17,31 @@ use super::rw::Transfer;
 use crate::bindings;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::ring::Ring;
+use crate::kern::time::now_ms;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// At most this many requests go unsignalled in a row (P17).
 const SIGNAL_EVERY: u32 = 16;
 
+/// Nor for longer than this, milliseconds, if more are posted: what is not signalled is not missed.
+const SIGNAL_EVERY_MS: u64 = 1000;
+
 /// The verbs status of a request that went well.
 const SUCCESS: u32 = bindings::ib_wc_status_IB_WC_SUCCESS;
+
+/// What a request asks the device for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// To send a message.
+    Message,
+    /// To register memory.
+    Registration,
+    /// To invalidate a registration.
+    Invalidation,
+    /// To read or write the peer's memory.
+    Transfer,
+}
 
 /// What a posted request needs until it is retired.
 pub(super) enum Owned {
@@ -46,6 +63,8 @@ pub(super) struct Entry {
     pub(super) requests: u32,
     /// What they need.
     pub(super) owned: Owned,
+    /// When they were posted.
+    at: u64,
 }
 
 /// The state of a send queue, under the queue pair's send lock.
@@ -58,6 +77,10 @@ pub(super) struct SendQueue {
     unsignalled: u32,
     /// Messages among them, whose completion nobody will hear of by itself.
     unreported: usize,
+    /// When the last signalled one was posted, a time of [`now_ms`].
+    signalled_at: u64,
+    /// When what is being posted was admitted.
+    now: u64,
     /// Buffers not in use.
     pub(super) free: KVec<u16>,
     /// Buffers there are.
@@ -101,6 +124,8 @@ impl SendQueue {
             room,
             unsignalled: 0,
             unreported: 0,
+            signalled_at: 0,
+            now: 0,
             free,
             slots: count,
             inflight: Ring::with_capacity(usize::try_from(room)?)?,
@@ -112,14 +137,15 @@ impl SendQueue {
         })
     }
 
-    /// Whether `requests` may be posted now.
-    pub(super) fn admit(&self, requests: u32) -> Result<(), PostError> {
+    /// Whether `requests` may be posted now. Every post begins with it.
+    pub(super) fn admit(&mut self, requests: u32) -> Result<(), PostError> {
         if self.closed {
             return Err(PostError::Failed(ENOTCONN.into()));
         }
         if requests > self.room {
             return Err(PostError::Full);
         }
+        self.now = now_ms();
         Ok(())
     }
 
@@ -128,17 +154,26 @@ impl SendQueue {
     pub(super) fn signal(&mut self, requests: u32, report: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(requests);
         let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
-        report || tight || self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2
+        let late = self.now.saturating_sub(self.signalled_at) >= SIGNAL_EVERY_MS;
+        let many = self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
+        report || tight || late || many
     }
 
     /// Notes that the message posted last is signalled.
     pub(super) fn signalled(&mut self) {
         self.unsignalled = 0;
         self.unreported = 0;
+        self.signalled_at = self.now;
     }
 
-    /// Takes over what was posted.
-    pub(super) fn posted(&mut self, entry: Entry) {
+    /// Takes over what was posted: so many requests, the last with this key, and what they need.
+    pub(super) fn posted(&mut self, key: usize, requests: u32, owned: Owned) {
+        let entry = Entry {
+            key,
+            requests,
+            owned,
+            at: self.now,
+        };
         self.room = self.room.saturating_sub(entry.requests);
         let queue = match entry.owned {
             Owned::Message(_) => {
@@ -184,6 +219,20 @@ impl SendQueue {
         }
     }
 
+    /// What the request with this key asks for. One that is not known is a message without completion of
+    /// its own.
+    pub(super) fn kind_of(&self, key: usize) -> Kind {
+        let mut all = [&self.inflight, &self.waited]
+            .into_iter()
+            .flat_map(Ring::iter);
+        match all.find(|entry| entry.key == key).map(|entry| &entry.owned) {
+            Some(Owned::Message(_)) | None => Kind::Message,
+            Some(Owned::Registration(_)) => Kind::Registration,
+            Some(Owned::Invalidation(_)) => Kind::Invalidation,
+            Some(Owned::Transfer(_)) => Kind::Transfer,
+        }
+    }
+
     /// A request completed with an error: tells who waits for it. Its entry stays.
     pub(super) fn failed(&self, key: usize, status: u32) {
         for entry in self.waited.iter().filter(|entry| entry.key == key) {
@@ -207,6 +256,18 @@ impl SendQueue {
         let is_message = |entry: &&Entry| matches!(entry.owned, Owned::Message(_));
         let posted = self.inflight.iter().filter(is_message).count();
         posted.saturating_sub(self.unreported)
+    }
+
+    /// When the oldest request was posted whose completion is on its way.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let message = self.inflight.iter().next();
+        let message = message.filter(|_| self.messages_inflight() > 0);
+        let waited = self.waited.iter().next();
+        [message, waited]
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.at)
+            .min()
     }
 
     /// Whether a request that names this region is not known to be finished.

@@ -5,6 +5,7 @@
 //! For queues of the kind the core allocates, requests and completions always name a completion
 //! object; the other member of that union is never used here.
 
+use super::fault::{hits, Point};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::error::to_result;
@@ -103,16 +104,55 @@ impl Chain {
         }
     }
 
+    /// Posts requests; an error tells the first that was not taken.
+    fn post_from(
+        qp: NonNull<bindings::ib_qp>,
+        first: *mut bindings::ib_send_wr,
+        bad: &mut *const bindings::ib_send_wr,
+    ) -> Result {
+        // SAFETY: The callers hold the send lock with the queue open, so the queue pair is valid;
+        // the requests and what they refer to are owned by the queue pair.
+        to_result(unsafe { bindings::smbd_ib_post_send(qp.as_ptr(), first, bad) })
+    }
+
+    /// Posts all but the last request, for [`Point::PostSendPart`].
+    fn post_but_last(
+        &self,
+        qp: NonNull<bindings::ib_qp>,
+        bad: &mut *const bindings::ib_send_wr,
+    ) -> Result {
+        let mut before = self.first;
+        if before != self.last {
+            // SAFETY: The chain built by `add` or `adopt`, which ends with `last`.
+            unsafe {
+                while (*before).next != self.last {
+                    before = (*before).next;
+                }
+                (*before).next = core::ptr::null_mut();
+            }
+            let result = Self::post_from(qp, self.first, bad);
+            // SAFETY: As above. The chain stays whole for the caller, who counts along it.
+            unsafe { (*before).next = self.last };
+            result?;
+        }
+        *bad = self.last;
+        Err(ENOMEM)
+    }
+
     /// Posts the chain; tells how many requests the hardware took, which is not all on an error.
     pub(super) fn post(self, qp: NonNull<bindings::ib_qp>) -> (u32, Result) {
         if self.first.is_null() {
             return (0, Ok(()));
         }
         let mut bad: *const bindings::ib_send_wr = core::ptr::null();
-        // SAFETY: The callers hold the send lock with the queue open, so the queue pair is valid;
-        // the requests and what they refer to are owned by the queue pair.
-        let result = unsafe { bindings::smbd_ib_post_send(qp.as_ptr(), self.first, &mut bad) };
-        let result = to_result(result);
+        let result = if hits(Point::PostSend) {
+            bad = self.first;
+            Err(ENOMEM)
+        } else if hits(Point::PostSendPart) {
+            self.post_but_last(qp, &mut bad)
+        } else {
+            Self::post_from(qp, self.first, &mut bad)
+        };
         if result.is_ok() {
             return (self.requests, result);
         }

@@ -279,10 +279,13 @@ impl World {
                 }
                 busy |= self.ends[side].read_on() > 0;
                 self.replenish(side);
+                let waiting = self.ends[side].queue.len();
                 while self.send(side) {
                     busy = true;
                 }
                 self.send_now(side);
+                // One that is too large leaves the queue unsent.
+                busy |= self.ends[side].queue.len() < waiting;
                 self.check();
             }
             // What the second end sent last is for the first one's next turn.

@@ -71,6 +71,10 @@ fn validated(input: &mut Input<'_>) -> Option<Parameters> {
     assert_eq!({ params.max_fragmented_recv_size }, fragmented);
     assert_eq!({ params.max_send_size }, given.max_send_size.min(32_768));
     assert_eq!({ params.max_recv_size }, given.max_recv_size.min(32_768));
+    assert_eq!(
+        { params.recv_credit_max },
+        given.recv_credit_max.min(65_534)
+    );
     Some(params)
 }
 
@@ -259,8 +263,7 @@ fn becomes(result: &Negotiated, own: &Parameters, peer: &Peer, buffers: u16) {
     let advertised = u64::from(params.max_fragmented_recv_size);
     let owned = u64::from(result.recv_buffers);
     assert!((owned - 1) * payload >= advertised, "V1 and one to grant");
-    // The count itself ends at 65535.
-    assert!(owned > window.into() || window == u16::MAX, "the reserve");
+    assert!(owned > window.into(), "the reserve");
     assert!(advertised >= 131_072, "V3");
 
     // Everything else stays as it was.

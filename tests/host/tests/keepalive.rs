@@ -181,11 +181,12 @@ fn a_stopped_timer_stays_quiet() {
 #[test]
 fn k3_one_answer_per_burst_and_at_least_one_after_its_last_flag() {
     let mut answer = Answer::new();
-    assert!(!answer.sending());
+    assert!(!answer.is_owed() && !answer.sending());
     assert!(answer.requested(), "schedule");
     assert!(!answer.requested(), "already scheduled");
     assert!(answer.is_owed());
     assert!(answer.sending());
+    assert!(!answer.is_owed());
     assert!(!answer.sending(), "never more answers than flags");
     assert!(
         answer.requested(),

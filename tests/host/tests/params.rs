@@ -135,6 +135,19 @@ fn message_sizes_are_cut_to_what_a_buffer_holds() {
     assert_eq!(sizes(u32::MAX), (MAX_MESSAGE_SIZE, MAX_MESSAGE_SIZE));
 }
 
+#[test]
+fn the_window_leaves_room_to_count_its_reserve() {
+    let window = |recv_credit_max| {
+        let params = Parameters {
+            recv_credit_max,
+            ..cifs()
+        };
+        params.validate().unwrap().recv_credit_max
+    };
+    assert_eq!(window(65_534), 65_534);
+    assert_eq!(window(65_535), 65_534);
+}
+
 proptest! {
     // rules: R8+
     #[test]
@@ -145,6 +158,7 @@ proptest! {
                 max_fragmented_recv_size: params.max_fragmented_recv_size,
                 max_send_size: params.max_send_size,
                 max_recv_size: params.max_recv_size,
+                recv_credit_max: params.recv_credit_max,
                 ..valid
             };
             prop_assert_eq!(undone, params);

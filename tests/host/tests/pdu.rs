@@ -221,6 +221,15 @@ fn d8_payload_over_the_header() {
     assert!(parse(&message(4, 0)).is_ok());
 }
 
+// rules: D12+
+#[test]
+fn d12_empty_is_without_payload_and_without_announcement() {
+    assert!(parse(&message(0, 0)).unwrap().is_empty());
+    for (length, remaining) in [(1, 0), (0, 1), (1, 1)] {
+        assert!(!parse(&message(length, remaining)).unwrap().is_empty());
+    }
+}
+
 // rules: D11+ D11-
 #[test]
 fn d11_unknown_flags_and_reserved_are_ignored() {
