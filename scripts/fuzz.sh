@@ -21,7 +21,7 @@ targets | grep -qxF -- "$target" || die "TARGET=$target is unknown; it is one of
 
 ROOT=$("$TOP/scripts/root.sh")
 export ROOT
-tools=$SMBD_CACHE/tools/cargo-fuzz-$VERSION
+tool=$("$TOP/scripts/cargo-tool.sh" cargo-fuzz $VERSION)
 build=$SMBD_CACHE/target/fuzz-$(hash_of "$TOP")
 work=$SMBD_CACHE/fuzz/$target
 corpus=$TOP/tests/fuzz/corpus/$target
@@ -29,18 +29,11 @@ mkdir -p "$work/found"
 
 in_root() { "$TOP/scripts/enter-root.sh" CARGO_BUILD_JOBS="$JOBS" CXX=g++-14 "$@"; }
 
-install_tool() {
-	in_root CARGO_TARGET_DIR="$1/target" cargo install --locked --version "$VERSION" --root "$1" cargo-fuzz ||
-		die "cargo-fuzz $VERSION cannot be installed; is the network up?"
-	rm -rf "$1/target"
-}
-
-make_tool() { step "cargo-fuzz $VERSION" install_tool "$1"; }
-
-# cargo-fuzz looks for its project upwards from a crate that is not the fuzz crate.
+# cargo-fuzz looks for its project upwards from a crate that is not the fuzz crate.  No input has a
+# word to be guessed from a comparison; without that instrumentation they run three times as fast.
 build_target() {
 	cd "$TOP/tests/host"
-	in_root "$tools/bin/cargo-fuzz" fuzz build --fuzz-dir ../fuzz --sanitizer none --features libfuzzer \
+	in_root "$tool" fuzz build --fuzz-dir ../fuzz --sanitizer none --no-trace-compares --features libfuzzer \
 		--target-dir "$build" "$target"
 }
 
@@ -81,7 +74,6 @@ minimise() {
 	cp "$work"/least/* "$corpus/"
 }
 
-cached "$tools" make_tool
 step "fuzz target $target" build_target
 case $mode in
 fuzz)

@@ -26,6 +26,7 @@ RUN=$(sed -n 's/.*smbd\.run=\([^ ]*\).*/\1/p' /proc/cmdline)
 mount -t virtiofs smbdrun "$RUN"
 # shellcheck source=/dev/null
 . "$RUN/env"
+: >"$RUN/up"
 ln -s "$KERNEL/stock/lib/modules/$RELEASE" "/usr/lib/modules/$RELEASE"
 ip link set lo up
 hostname "${GUEST_NAME:-guest}"

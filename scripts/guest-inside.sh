@@ -70,17 +70,38 @@ if [ "$interactive" -eq 1 ]; then
 fi
 # No IPv6: ksmbd offers an IPv6 address of every interface for further channels, even one that is
 # not there, but listens for RDMA on IPv4 only; cifs then gives up before it tries the right one.
-rc=0
-"${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
-	-accel "$accel" -cpu max -smp "${GUEST_CPUS:-2}" -m "$mem" \
-	-object "memory-backend-memfd,id=mem,size=${mem}M,share=on" -numa node,memdev=mem \
-	-chardev "socket,id=root,path=$tmp/root.sock" -device vhost-user-fs-pci,chardev=root,tag=smbdroot \
-	-chardev "socket,id=run,path=$tmp/run.sock" -device vhost-user-fs-pci,chardev=run,tag=smbdrun \
-	"${covered_devices[@]}" -device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz" \
-	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5 log_buf_len=4M" \
-	"$@" || rc=$?
+emulator=("${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
+	-accel "$accel" -cpu max -smp "${GUEST_CPUS:-2}" -m "$mem"
+	-object "memory-backend-memfd,id=mem,size=${mem}M,share=on" -numa "node,memdev=mem"
+	-chardev "socket,id=root,path=$tmp/root.sock" -device "vhost-user-fs-pci,chardev=root,tag=smbdroot"
+	-chardev "socket,id=run,path=$tmp/run.sock" -device "vhost-user-fs-pci,chardev=run,tag=smbdrun"
+	"${covered_devices[@]}" -device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz"
+	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5 log_buf_len=32M"
+	"$@")
 
-[ "$interactive" -eq 0 ] || exit 0
+# up <pid>: has the guest come to its job, or ended?  A boot takes ten seconds on an idle machine.
+up() {
+	local i
+	for ((i = 0; i < BOOT_BOUND; i++)); do
+		[ ! -e "$run/up" ] && kill -0 "$1" 2>/dev/null || return 0
+		sleep 1
+	done
+	return 1
+}
+
+rc=0
+if [ "$interactive" -eq 1 ]; then
+	"${emulator[@]}" || true
+	exit 0
+fi
+"${emulator[@]}" &
+if ! up $!; then
+	kill $!
+	wait $! || true
+	exit 75
+fi
+wait $! || rc=$?
+[ -e "$run/up" ] || exit 75
 if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
 	say "error: the guest did not finish within $bound s"
 	exit 124

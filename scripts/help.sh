@@ -9,6 +9,9 @@ Targets
                    machine with a stock Debian kernel; ends in "demo: PASS"
   test             every test; T=pattern runs a subset; ends in "N passed, N failed, N skipped"
   test-long        the same, with the explorer and the properties of the core at full length (hours)
+  test-debug       the guest tests on a kernel with KASAN, lockdep and more, which it builds first
+  soak             mixed load with faults for HOURS; ends in a report with a plot
+  fault-table      every fault with the C module and ours by turns; writes the table in Documentation/ (hours)
   check            format, lints, layering, documentation, script and C style
   fuzz             run one fuzz target of the protocol core, from the committed corpus on
   fuzz-min         make that corpus the least that reaches all that was reached
@@ -28,7 +31,10 @@ Variables
   T=pattern        test: only tests whose name matches this shell pattern, e.g. T='guest/*/sizes*'
   TARGET=name      fuzz, fuzz-min: pdu, receiver, negotiate, descriptor, depth or connection
   SECONDS=n        fuzz: for so long; default: 60
+  HOURS=n SEED=n   soak: for so long (1.5 will do), with this schedule; default seed: 1
+  RUNS=n           fault-table: each fault so often; default 3; T= picks faults by name
   MODULE=name      mutants: only this module of rust/proto, e.g. MODULE=credits
+  SANITIZER=kcsan  test-debug: look for data races instead (kasan is the default)
   UPDATE=1         ask the package archive for a newer kernel instead of using the cached one
   MIRROR=url       Debian package mirror; default: the one the host's apt uses
   ACCEL=kvm        QEMU accelerator; default tcg, which works everywhere

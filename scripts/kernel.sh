@@ -6,7 +6,8 @@
 #	build/		linux-source with Rust support made: what KDIR= points at
 #	stock/		vmlinuz and lib/modules of the stock packages
 #	release		the release's name
-# KVER=7.2 picks a series; without it the newest that the archive carries.
+# KVER=7.2 picks a series; without it the newest that the archive carries.  SANITIZER=kasan or kcsan
+# makes a kernel with that instrumentation from the same source; it stands in for the stock one.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,6 +17,11 @@
 case "$KVER" in
 '' | 7.[2-9] | 7.[1-9][0-9] | [89].*) ;;
 *) die "KVER=$KVER is too old: SMB Direct as a module of its own needs kernel 7.2 or later" ;;
+esac
+
+case "$SANITIZER" in
+'' | kasan | kcsan) ;;
+*) die "SANITIZER=$SANITIZER is unknown; it is kasan or kcsan" ;;
 esac
 
 ROOT=$("$TOP/scripts/root.sh")
@@ -103,6 +109,39 @@ make_kernel() {
 	step "prepare kernel $RELEASE (Rust support)" prepare "$1"
 }
 
+# copy_source <dir> <stock tree>: the same source without what was made in it.
+copy_source() {
+	in_root rsync -a --exclude='*.o' --exclude='*.rmeta' --exclude='*.so' "$2/build/" "$1/build/"
+	kmake "$1/build" "$RELEASE" -s mrproper
+}
+
+# configure <dir>: only what the guest needs, and the instrumentation.
+configure() {
+	local config=("$TOP"/scripts/config/{guest,"$SANITIZER"}.config) line
+	kmake "$1/build" "$RELEASE" -s allnoconfig
+	(cd "$1/build" && in_root scripts/kconfig/merge_config.sh -m .config "${config[@]}")
+	kmake "$1/build" "$RELEASE" -s olddefconfig
+	# shellcheck disable=SC2013 # words they are
+	for line in $(grep -h '^CONFIG' "${config[@]}"); do
+		grep -qxF "$line" "$1/build/.config" || die "the kernel's configuration did not take $line; is the toolchain of the build root complete?"
+	done
+}
+
+# build <dir>: image and modules, where the stock kernel has its own.
+build() {
+	kmake "$1/build" "$RELEASE" bzImage modules || die "the kernel $RELEASE does not build with $SANITIZER" "$STEP_LOG"
+	kmake "$1/build" "$RELEASE" -s INSTALL_MOD_PATH="$1/stock" INSTALL_MOD_STRIP=1 modules_install
+	cp "$1/build/arch/x86/boot/bzImage" "$1/stock/vmlinuz"
+	printf '%s\n' "$RELEASE" >"$1/release"
+}
+
+make_sanitizer_kernel() {
+	need_room 12000
+	step "source of kernel $RELEASE" copy_source "$1" "$2"
+	step "configure it for $SANITIZER" configure "$1"
+	step "build it (this takes half an hour or more)" build "$1"
+}
+
 if [ ! -s "$known" ] || [ -n "${UPDATE:-}" ]; then
 	step "find the ${KVER:-newest} kernel" discover
 fi
@@ -110,4 +149,10 @@ read -r SERIES RELEASE <"$known"
 key=$(hash_of "$ROOT/toolchain" "$(declare -f fetch unpack prepare kmake)")
 dir=$SMBD_CACHE/kernel/$RELEASE-$key
 cached "$dir" make_kernel
+if [ -n "$SANITIZER" ]; then
+	stock=$dir RELEASE=${RELEASE%%[+-]*}-$SANITIZER
+	key=$(hash_of "$key" "$TOP"/scripts/config/{guest,"$SANITIZER"}.config "$(declare -f copy_source configure build)")
+	dir=$SMBD_CACHE/kernel/$RELEASE-$key
+	cached "$dir" make_sanitizer_kernel "$stock"
+fi
 printf '%s\n' "$dir"

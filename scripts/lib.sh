@@ -9,13 +9,16 @@ set -euo pipefail
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 : "${SMBD_CACHE:=${XDG_CACHE_HOME:-$HOME/.cache}/smbdirect-rs}"
 : "${SMBD_SUITE:=trixie}" "${KVER:=}" "${TRANSPORT:=rust}" "${ACCEL:=tcg}"
-: "${JOBS:=$(nproc)}" "${MIRROR:=}" "${KDIR:=}"
+: "${JOBS:=$(nproc)}" "${MIRROR:=}" "${KDIR:=}" "${SANITIZER:=}"
+# How much longer all takes in a guest whose kernel has sanitizers.
+# shellcheck disable=SC2034 # read by guest.sh and soak.sh
+SLOW=$((${#SANITIZER} ? 5 : 1))
 mkdir -p "$SMBD_CACHE/logs" "$SMBD_CACHE/locks" "$SMBD_CACHE/home" 2>/dev/null || {
 	echo "error: cannot write to the cache folder $SMBD_CACHE; set SMBD_CACHE= to a folder you own" >&2
 	exit 1
 }
 SMBD_CACHE=$(cd "$SMBD_CACHE" && pwd -P)
-export TOP SMBD_CACHE SMBD_SUITE KVER TRANSPORT ACCEL JOBS MIRROR KDIR
+export TOP SMBD_CACHE SMBD_SUITE KVER TRANSPORT ACCEL JOBS MIRROR KDIR SANITIZER
 
 SUDO=
 [ "$(id -u)" -eq 0 ] || SUDO=sudo

@@ -4,8 +4,11 @@
 # The guest tests: which groups run on which kernel with which module.  Sourced by test.sh.
 # An emulated guest keeps about one core busy, so two run at a time where there is memory for it.
 
-# How long one boot may take, in seconds: several times what it needs on an idle machine.
+# How long one boot may take, in seconds: several times what it needs on an idle machine.  A kernel with
+# sanitizers is slower; SLOW stretches the guest's own bounds, and its tests move less data.
 GROUP_BOUND=1500
+[ -z "$SANITIZER" ] || GROUP_BOUND=7200
+[ -z "${SMBD_LONG:-}" ] || GROUP_BOUND=21600
 
 # parallel: how many guests at once.
 parallel() {
@@ -24,7 +27,7 @@ job() {
 # are known to it alone; the three around them stand for all.
 names() {
 	local n
-	if [ "$2" = exports ]; then
+	if [[ $2 == exports* ]]; then
 		suite_wanted "$1" || return 0
 		# Where a case is named, all before its name must fit.
 		# shellcheck disable=SC2053 # the right side is a pattern
@@ -32,7 +35,7 @@ names() {
 		printf '%s\n' "$1"/{load,unload,log}
 		return
 	fi
-	LIST=1 "$TOP/tests/selftests/run.sh" "$2" | while read -r n; do
+	LIST=1 LONG=${SMBD_LONG:-} "$TOP/tests/selftests/run.sh" "$2" | while read -r n; do
 		# shellcheck disable=SC2053 # the right side is a pattern
 		[[ $1/$n != $PATTERN ]] || echo "$1/$n"
 	done
@@ -45,15 +48,18 @@ one_guest() {
 	shift 5
 	[ "$transport" != rust ] || ko=$RUST_KO
 	job=("$TOP/tests/selftests/run.sh" "$group" "$prefix" "$PATTERN")
-	if [ "$group" = exports ]; then
+	[ "$group" != suites ] || set -- -v FSX="$("$TOP/scripts/cargo-tool.sh" fsx 0.3.2)" "$@"
+	[ -z "${SMBD_LONG:-}" ] || set -- -v LONG=1 "$@"
+	if [[ $group == exports* ]]; then
 		job=("$TOP/tests/selftests/exports.sh" "$(rest_of_pattern "$prefix")")
-		set -- -v SMBDIRECT_TEST_KO="$TEST_KO" "$@"
+		set -- -v SMBDIRECT_TEST_KO="$TEST_KO" -v TOPOLOGY="$(cut -s -d- -f2 <<<"$group")" "$@"
 	fi
-	KVER=$series TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" "$@" -- "${job[@]}" \
+	KVER=${series%%-*} TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" \
+		"$@" -- "${job[@]}" \
 		>"$run.err" 2>&1 || rc=$?
 	touch "$run/out"
 	ktap_results "$prefix" "$run/out" >"$run.results"
-	[ "$rc" -le 1 ] || unfinished "$prefix" "$group" "$run" "$rc"
+	[ "$rc" -le 1 ] || unfinished "$prefix" "$group" "$run" "$rc" "$transport"
 }
 
 # rest_of_pattern <prefix>: what the pattern says of the tests below a prefix.
@@ -64,18 +70,34 @@ rest_of_pattern() {
 	esac
 }
 
-# unfinished <prefix> <group> <run> <rc>: the guest hung or died; the tests that it owes fail by name.
+# unfinished <prefix> <group> <run> <rc> <transport>: the guest hung or died; the tests that it owes fail by
+# name.  A crash in the control's own code is a finding about the control.
 unfinished() {
-	local n reason
+	local n reason kind=fail
 	case $4 in
 	124) reason="the guest did not finish in time" ;;
 	125) reason="the guest died" ;;
 	*) reason="$(sed -n 's/^error: //p' "$3.err" | head -n1)" ;;
 	esac
+	if [ "$5" = c ] && grep -qE 'RIP: [^ ]*:smbdirect_[^ ]* \[smbdirect\]' "$3/console"; then
+		kind=skip reason="the C module crashed"
+	fi
 	names "$1" "$2" | while read -r n; do
-		grep -q " $n " "$3.results" || echo "fail $n ${reason:-no result} ($3)"
+		grep -q " $n " "$3.results" || echo "$kind $n ${reason:-no result} ($3)"
 	done >"$3.missing"
 	cat "$3.missing" >>"$3.results"
+}
+
+# few <transport> <group>: the tests of a group for the control, and on a slow kernel, unless tests are asked
+# for by name or at length: one cell of each topology, no rounds, and of the control no errors and faults.
+few() {
+	[ "$PATTERN" = '*' ] && [ -z "${SMBD_LONG:-}" ] || { printf '%s\n' "$PATTERN"; return; }
+	case $1/$2 in
+	*/[ABCE]) printf '%s\n' '*/3.1.1/*' ;;
+	*/modules) printf '%s\n' '*/[adi]*' ;;
+	c/errors | c/short | c/exports-*) printf '%s\n' 'none' ;;
+	*) printf '%s\n' '*' ;;
+	esac
 }
 
 # guest_group <kernel series> <transport> <group>: one boot.
@@ -98,23 +120,54 @@ judged() {
 	fi
 }
 
-# pair <kernel series> <client's transport> <server's>: two guests, joined by a cable of two sockets.
+# joined_guest <cable> <end: a or b> <series> <transport> <run> <group> <prefix> [guest.sh options...]: a guest
+# with one end of a cable of two sockets.
+joined_guest() {
+	local cable=$1 end=$2 other=b
+	[ "$end" = a ] || other=a
+	shift 2
+	one_guest "${@:1:5}" -v GUEST_CPUS=1 -v GUEST_MEM=2048 \
+		-q -netdev -q "dgram,id=n0,local.type=unix,local.path=$cable-$end,remote.type=unix,remote.path=$cable-$other" \
+		-q -device -q "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:0$end" "${@:6}"
+}
+
+# A folder of the build root.
+new_cable() { printf '/tmp/%s\n' "$(mktemp -u smbd-cable.XXXXXX)"; }
+remove_cable() { $SUDO rm -f "$("$TOP/scripts/root.sh")/fs$1"-[ab]; }
+
+# pair <kernel series> <client's transport> <server's>: two guests.
 pair() {
 	local prefix=guest/$1/pair/$2-to-$3 run=$WORK/$1-$2-to-$3 cable server
-	local small=(-v GUEST_CPUS=1 -v GUEST_MEM=2048)
 	begin "$prefix"
-	cable=/tmp/$(mktemp -u smbd-cable.XXXXXX) # a folder of the build root
+	cable=$(new_cable)
 	# The server serves, whichever of the client's tests are wanted.
-	PATTERN='*' one_guest "$1" "$3" "$run-server" server "$prefix/server" "${small[@]}" \
-		-q -netdev -q "dgram,id=n0,local.type=unix,local.path=$cable-b,remote.type=unix,remote.path=$cable-a" \
-		-q -device -q virtio-net-pci,netdev=n0,mac=52:54:00:00:00:0b &
+	PATTERN='*' joined_guest "$cable" b "$1" "$3" "$run-server" server "$prefix/server" &
 	server=$!
-	one_guest "$1" "$2" "$run-client" client "$prefix/client" "${small[@]}" \
-		-q -netdev -q "dgram,id=n0,local.type=unix,local.path=$cable-a,remote.type=unix,remote.path=$cable-b" \
-		-q -device -q virtio-net-pci,netdev=n0,mac=52:54:00:00:00:0a
+	joined_guest "$cable" a "$1" "$2" "$run-client" client "$prefix/client"
 	touch "$run-server/stop"
 	wait $server
-	$SUDO rm -f "$("$TOP/scripts/root.sh")/fs$cable"-[ab]
+	remove_cable "$cable"
+	cat "$run-client.results" "$run-server.results" >"$run.results"
+	finish "$prefix" "$run.results"
+}
+
+# power <kernel series> <transport>: two guests; the server's loses its power under load and boots again, with
+# its disk.
+power() {
+	local prefix=guest/$1/power/$2 run=$WORK/$1-$2-power cable client disk
+	begin "$prefix"
+	cable=$(new_cable)
+	disk=(-q -drive -q "file=$run.disk,if=virtio,format=raw")
+	truncate -s 512M "$run.disk"
+	joined_guest "$cable" a "$1" "$2" "$run-client" power-client "$prefix/client" &
+	client=$!
+	PATTERN='*' joined_guest "$cable" b "$1" "$2" "$run-before" power-server "$prefix/server" "${disk[@]}"
+	PATTERN='*' joined_guest "$cable" b "$1" "$2" "$run-server" power-server "$prefix/server" -v AGAIN=1 "${disk[@]}" &
+	wait $client
+	touch "$run-server/stop"
+	wait
+	remove_cable "$cable"
+	rm -f "$run.disk"
 	cat "$run-client.results" "$run-server.results" >"$run.results"
 	finish "$prefix" "$run.results"
 }
@@ -135,16 +188,28 @@ demo() {
 # ---- what runs -----------------------------------------------------------------------------
 
 demo_job() { ! suite_wanted "demo/$1/$2" || job demo "$@"; }
-group_job() { [ -z "$(names "guest/$1/$2/$3" "$3")" ] || job guest_group "$@"; }
+group_job() {
+	local PATTERN=$PATTERN
+	[ "$2" != c ] && [ -z "$SANITIZER" ] || PATTERN=$(few "$2" "$3")
+	[ -z "$(names "guest/$1/$2/$3" "$3")" ] || job guest_group "$@"
+}
 pair_job() {
 	local p=guest/$1/pair/$2-to-$3
 	[ -z "$(names "$p/client" client; names "$p/server" server)" ] || job pair "$@"
 }
 
-# series_of <KVER or nothing>: make what the guests of a series need; its name as it stands in tests.
+power_job() {
+	local p=guest/$1/power/$2
+	[ -z "$(names "$p/client" power-client; names "$p/server" power-server)" ] || job power "$@"
+}
+
+# series_of <KVER or nothing>: make what the guests of a series need; its name as it stands in tests,
+# "7.3", or "7.3-kasan" for a kernel with that sanitizer.
 series_of() {
+	local series
 	KVER=$1 "$TOP/scripts/peers.sh" >/dev/null || return
-	cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${1:-newest}"
+	series=$(cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${1:-newest}")
+	printf '%s\n' "$series${SANITIZER:+-$SANITIZER}"
 }
 
 # kernel_tests <KVER or nothing> <pairs: yes or no> <groups...>: for the C module, as control, and ours.
@@ -155,17 +220,18 @@ kernel_tests() {
 		return 0
 	}
 	shift 2
-	RUST_KO=$(KVER=$series "$TOP/scripts/modules.sh" build) || {
+	RUST_KO=$(KVER=${series%%-*} "$TOP/scripts/modules.sh" build) || {
 		broken "guest/$series/rust/build" "smbdirect.ko does not build (see above)"
 		transports=c
 	}
-	TEST_KO=$(KVER=$series "$TOP/tests/kmod/build.sh") ||
+	TEST_KO=$(KVER=${series%%-*} "$TOP/tests/kmod/build.sh") ||
 		broken "guest/$series/exports/build" "smbdirect_test.ko does not build (see above)"
-	for t in $transports; do demo_job "$series" "$t"; done
+	[ -n "$SANITIZER" ] || for t in $transports; do demo_job "$series" "$t"; done
 	for g in "$@"; do
 		for t in $transports; do group_job "$series" "$t" "$g"; done
 	done
 	[ "$pairs" = yes ] || return 0
+	[ -z "${SMBD_LONG:-}" ] && [[ $PATTERN != *power* ]] || for t in $transports; do power_job "$series" "$t"; done
 	pair_job "$series" c c
 	[ "$transports" != c ] || return 0
 	pair_job "$series" rust c
@@ -176,10 +242,19 @@ kernel_tests() {
 # broken <test> <reason>
 broken() { echo "fail $1 $2" >>"$RESULTS"; }
 
+# Leaves its jobs behind; test.sh waits for them.
 guest_tests() {
-	local PARALLEL RUST_KO TEST_KO main groups=(A B C E modules exports)
+	local PARALLEL RUST_KO TEST_KO main groups=(A B C E modules errors short exports exports-C)
 	PARALLEL=$(parallel)
+	# Long, so only in the long form or by name.
+	for main in exports-E faults load suites; do
+		[ -z "${SMBD_LONG:-}" ] && [[ $PATTERN != *"$main"* ]] || groups+=("$main")
+	done
 	suite_wanted guest || suite_wanted demo || return 0
+	if [ -n "$SANITIZER" ]; then
+		kernel_tests "$KVER" no "${groups[@]}"
+		return
+	fi
 	main=$(cut -d' ' -f1 "$SMBD_CACHE/kernel/series-${KVER:-newest}" 2>/dev/null || true)
 	if [ -z "$main" ] || suite_wanted "guest/$main" || suite_wanted "demo/$main"; then
 		kernel_tests "$KVER" yes "${groups[@]}"
@@ -188,5 +263,4 @@ guest_tests() {
 	if [ -z "$KVER" ] && { suite_wanted guest/7.2 || suite_wanted demo/7.2; }; then
 		kernel_tests 7.2 no smoke
 	fi
-	wait
 }
