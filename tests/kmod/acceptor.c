@@ -5,7 +5,7 @@
 
 #include "raw.h"
 
-static struct smbdirect_socket *listener_default(void)
+static struct smbdirect_socket *listener_impatient(void)
 {
 	struct smbdirect_socket_parameters sp;
 
@@ -40,7 +40,7 @@ static int negotiate(struct smbdirect_socket *listener, const void *data, size_t
 /* X1, X2 */
 static void lengths(void)
 {
-	struct smbdirect_socket *listener = listener_default();
+	struct smbdirect_socket *listener = listener_impatient();
 	struct raw_response rsp;
 	struct raw_request *req;
 	u8 data[512] = { };
@@ -82,7 +82,7 @@ static void version(struct smbdirect_socket *listener, u16 min, u16 max, bool go
 /* X3 */
 static void versions(void)
 {
-	struct smbdirect_socket *listener = listener_default();
+	struct smbdirect_socket *listener = listener_impatient();
 
 	if (!listener)
 		return;
@@ -135,7 +135,7 @@ static void fields(void)
 		{ CREDITS, 0 }, { RECEIVE, 0 }, { RECEIVE, 127 }, { FRAGMENTED, 0 },
 		{ FRAGMENTED, 131071 },
 	};
-	struct smbdirect_socket *listener = listener_default();
+	struct smbdirect_socket *listener = listener_impatient();
 	struct raw_response rsp;
 	int i;
 
@@ -162,7 +162,7 @@ static void fields(void)
 /* E5: nothing precedes the response, which goes out with the accept. */
 static void response_first(void)
 {
-	struct smbdirect_socket *listener = listener_default(), *server;
+	struct smbdirect_socket *listener = listener_impatient(), *server;
 	struct raw *raw = raw_new();
 	struct raw_response rsp;
 	struct raw_request req;
@@ -206,7 +206,7 @@ static u64 room_after(struct smbdirect_socket *listener, unsigned int limit_ms)
 /* X6, R1: who says nothing is closed and makes room, though it does not answer the disconnect. */
 static void silent(void)
 {
-	struct smbdirect_socket *listener = listener_default();
+	struct smbdirect_socket *listener = listener_impatient();
 	struct raw *raw[2] = { raw_new(), raw_new() };
 	u64 start = smbt_now_ms();
 	int i;
@@ -235,7 +235,7 @@ out:
 /* X7 */
 static void early_end(void)
 {
-	struct smbdirect_socket *listener = listener_default();
+	struct smbdirect_socket *listener = listener_impatient();
 	struct raw_request req;
 	struct raw *raw;
 	int i;
@@ -258,6 +258,50 @@ static void early_end(void)
 	sock_end(listener);
 }
 
+#define WINDOW_LINES 20
+
+/* A peer that cannot even introduce itself. */
+static bool intruder(void)
+{
+	struct raw *raw = raw_new();
+	u8 garbage[19] = { 0xff };
+	bool ok = raw && raw_connect(raw) && !raw_send(raw, garbage, sizeof(garbage));
+
+	raw_close(raw);
+	return ok;
+}
+
+/* R47: a window takes so many error lines and no more, of all connections together. */
+static void flood(void)
+{
+	struct smbdirect_socket_parameters sp;
+	struct smbdirect_socket *listener;
+	unsigned int lines, most;
+	u64 start;
+	int i;
+
+	smbt_server_params(&sp);
+	listener = listener_new(&sp, 200);
+	if (!listener)
+		return;
+	log_window();
+	log_errors();
+	start = smbt_now_ms();
+	for (i = 0; i < 100 && intruder(); i++)
+		;
+	expect_int("intruders", i, 100);
+	listener_works(listener);
+	sock_end(listener);
+	lines = log_errors();
+	start = smbt_now_ms() - start;
+	most = WINDOW_LINES * (1 + (unsigned int)start / SMBT_LOG_WINDOW_MS);
+	note("%u error lines in %llu ms", lines, start);
+	expect(lines, "nothing was said of it");
+	expect_rule("R47", "too many lines", lines > most, 0);
+	/* Cases after this one are to find their lines. */
+	log_window();
+}
+
 static const struct smbt_case cases[] = {
 	{ "lengths", lengths }, /* rules: X1 X2 Q1 */
 	{ "versions", versions }, /* rules: X3 Q2 */
@@ -265,6 +309,7 @@ static const struct smbt_case cases[] = {
 	{ "response_first", response_first }, /* rules: E5 */
 	{ "silent", silent }, /* rules: X6 E3 R1 */
 	{ "early_end", early_end }, /* rules: X7 E6 R1 */
+	{ "flood", flood }, /* rules: R47 */
 };
 
 SMBT_SUITE(acceptor);

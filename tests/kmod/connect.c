@@ -5,25 +5,9 @@
 
 #include "test.h"
 
-static int connect_to(struct smbdirect_socket *sc, unsigned int port_offset)
-{
-	struct sockaddr_in sin;
-
-	smbt_address(&sin, port_offset);
-	return smbdirect_connect(sc, (struct sockaddr *)&sin);
-}
-
-static struct smbdirect_socket *listener_default(void)
-{
-	struct smbdirect_socket_parameters sp;
-
-	smbt_server_params(&sp);
-	return listener_new(&sp, 10);
-}
-
 static void async(void)
 {
-	struct smbdirect_socket *listener = listener_default(), *client, *server;
+	struct smbdirect_socket *listener = listener_default(10), *client, *server;
 
 	client = client_new();
 	if (!listener || !client)
@@ -55,7 +39,7 @@ static int connect_sync(void *arg)
 
 static void sync(void)
 {
-	struct smbdirect_socket *listener = listener_default(), *client, *server = NULL;
+	struct smbdirect_socket *listener = listener_default(10), *client, *server = NULL;
 	struct smbt_task task;
 
 	client = client_new();
@@ -76,7 +60,7 @@ static void sync(void)
 /* A source address from an earlier bind is used; the parameters stay where they are. */
 static void bound_client(void)
 {
-	struct smbdirect_socket *listener = listener_default(), *client = client_new(), *server;
+	struct smbdirect_socket *listener = listener_default(10), *client = client_new(), *server;
 	const struct smbdirect_socket_parameters *sp;
 	struct sockaddr_in sin;
 
@@ -223,15 +207,18 @@ static void wrong_device(void)
 	sc = sock_new(&sp, IB_POLL_SOFTIRQ);
 	if (!sc)
 		return;
+	if (smbt_iwarp())
+		log_window();
 	log_errors();
 	expect_int("connect over the other kind", connect_sync(sc), -ENODEV);
-	expect_rule("R47", "error lines", log_errors(), 0);
+	/* cifs asks for iWARP first; that there is none is no news. */
+	expect_rule("R47", "error lines", log_errors(), smbt_iwarp() ? 1 : 0);
 	sock_end(sc);
 }
 
 static void timeout(void)
 {
-	struct smbdirect_socket *listener = listener_default(), *sc;
+	struct smbdirect_socket *listener = listener_default(10), *sc;
 	struct smbdirect_socket_parameters sp;
 	u64 start;
 
@@ -259,7 +246,7 @@ static int wait_connected(void *arg)
 
 static void interrupted(void)
 {
-	struct smbdirect_socket *listener = listener_default(), *sc = client_connecting();
+	struct smbdirect_socket *listener = listener_default(10), *sc = client_connecting();
 	struct smbt_task task;
 
 	if (!listener || !sc)
@@ -289,7 +276,7 @@ static void early_release(void)
 
 	if (skip_unless_ours("leaves a timer behind and crashes (R18)"))
 		return;
-	listener = listener_default();
+	listener = listener_default(10);
 	for (us = 0; listener && us < 40000; us = us * 3 / 2 + 50) {
 		sc = client_connecting();
 		usleep_range(us, us + 1);
@@ -309,7 +296,7 @@ static void huge(void)
 
 	if (skip_unless_ours("does not limit sizes"))
 		return;
-	listener = listener_default();
+	listener = listener_default(10);
 	smbt_client_params(&sp);
 	sp.max_send_size = U32_MAX;
 	sp.max_recv_size = U32_MAX;

@@ -207,7 +207,7 @@ static void atomic(void)
 {
 	struct smbt_pair *pair = pair_opened();
 	char *text = kmalloc(2048, GFP_KERNEL);
-	DEFINE_SPINLOCK(lock);
+	static DEFINE_SPINLOCK(lock);
 	int i;
 
 	for (i = 0; pair && text && i < 200; i++) {

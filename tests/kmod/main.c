@@ -48,10 +48,17 @@ static bool leave;
 module_param(leave, bool, 0444);
 MODULE_PARM_DESC(leave, "run nothing and leave sockets behind");
 
+/* Whether the module under test has fault points. */
+static bool faults;
+
 static char *netdevs[4] = { "dummy0", "lo" };
 static int netdev_count = 2;
 module_param_array(netdevs, charp, &netdev_count, 0444);
 MODULE_PARM_DESC(netdevs, "an RDMA netdev, one without, a VLAN and a bridge above an RDMA netdev");
+
+static uint slow = 1;
+module_param(slow, uint, 0444);
+MODULE_PARM_DESC(slow, "how many times slower than a stock kernel this one is");
 
 /* No case needs a tenth of it; then something waits for ever. */
 #define CASE_LIMIT_MS 60000
@@ -59,7 +66,11 @@ MODULE_PARM_DESC(netdevs, "an RDMA netdev, one without, a VLAN and a bridge abov
 static const struct smbt_suite * const suites[] = {
 	&smbt_params, &smbt_netdev, &smbt_listen, &smbt_connect, &smbt_message, &smbt_batch,
 	&smbt_region, &smbt_transfer, &smbt_ended, &smbt_debugdata, &smbt_acceptor,
-	&smbt_initiator, &smbt_wire, &smbt_stress,
+	&smbt_initiator, &smbt_wire, &smbt_events, &smbt_handshake, &smbt_parked,
+	&smbt_device, &smbt_stress,
+#ifdef CONFIG_FAULT_INJECTION_DEBUG_FS
+	&smbt_faults,
+#endif
 };
 
 /* The verdict of the running case. */
@@ -106,6 +117,12 @@ const char *smbt_netdev_name(unsigned int which)
 unsigned int smbt_stress_ms(void)
 {
 	return stress_ms;
+}
+
+/* What a bound for a stock kernel is multiplied with. */
+unsigned int smbt_slow(void)
+{
+	return slow;
 }
 
 void smbt_address(struct sockaddr_in *sin, unsigned int port_offset)
@@ -280,6 +297,8 @@ static void report(unsigned int number, const char *suite, const char *name)
 static bool run_case(unsigned int number, const char *suite, const struct smbt_case *one)
 {
 	struct smbt_task *task = kzalloc_obj(*task);
+	/* The cases of faults are long. */
+	unsigned int limit_ms = CASE_LIMIT_MS * slow * (strcmp(suite, "faults") ? 1 : 10);
 	u64 start = smbt_now_ms();
 	bool ended = true;
 
@@ -287,10 +306,10 @@ static bool run_case(unsigned int number, const char *suite, const struct smbt_c
 	verdict.failures = 0;
 	verdict.skipped[0] = 0;
 	if (task && task_start(task, case_main, (void *)one)) {
-		ended = wait_for_completion_timeout(&task->done, msecs_to_jiffies(CASE_LIMIT_MS));
+		ended = wait_for_completion_timeout(&task->done, msecs_to_jiffies(limit_ms));
 		if (ended)
 			kthread_stop(task->thread);
-		expect(ended, "no end within %u ms", CASE_LIMIT_MS);
+		expect(ended, "no end within %u ms", limit_ms);
 	} else {
 		expect(false, "no memory");
 	}
@@ -307,6 +326,8 @@ static bool wanted(const struct smbt_suite *suite, const struct smbt_case *one)
 {
 	char name[80];
 
+	if (!faults && !strcmp(suite->name, "faults"))
+		return false;
 	snprintf(name, sizeof(name), "%s.%s", suite->name, one->name);
 	return glob_match(only, name);
 }
@@ -319,6 +340,8 @@ static int __init smbdirect_test_init(void)
 		leave_sockets();
 		return 0;
 	}
+	if (IS_ENABLED(CONFIG_FAULT_INJECTION_DEBUG_FS))
+		faults = smbt_faults_find();
 	for (i = 0; i < ARRAY_SIZE(suites); i++)
 		for (k = 0; k < suites[i]->count; k++)
 			total += wanted(suites[i], &suites[i]->cases[k]);
@@ -334,6 +357,8 @@ static int __init smbdirect_test_init(void)
 			}
 		}
 	}
+	if (faults)
+		smbt_faults_forget();
 	pr_info("# done\n");
 	return 0;
 }

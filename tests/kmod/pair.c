@@ -13,6 +13,9 @@
 #define GUARD_MS 15000
 
 static atomic_t error_lines;
+/* The latest of them, in no particular order when several come at a time. */
+static char last_error[256];
+static DEFINE_SPINLOCK(last_error_lock);
 
 /* As cifs sets them. */
 void smbt_client_params(struct smbdirect_socket_parameters *sp)
@@ -53,6 +56,24 @@ unsigned int log_errors(void)
 	return atomic_xchg(&error_lines, 0);
 }
 
+/* Whether the latest error line contains this. */
+/* Wait until the window is over in which cases before this one had their lines. */
+void log_window(void)
+{
+	msleep(SMBT_LOG_WINDOW_MS);
+}
+
+bool log_said(const char *text)
+{
+	unsigned long flags;
+	bool said;
+
+	spin_lock_irqsave(&last_error_lock, flags);
+	said = strstr(last_error, text);
+	spin_unlock_irqrestore(&last_error_lock, flags);
+	return said;
+}
+
 static bool log_needed(struct smbdirect_socket *sc, void *private, unsigned int lvl,
 		       unsigned int cls)
 {
@@ -62,6 +83,11 @@ static bool log_needed(struct smbdirect_socket *sc, void *private, unsigned int 
 static void log_print(struct smbdirect_socket *sc, const char *func, unsigned int line,
 		      void *private, unsigned int lvl, unsigned int cls, struct va_format *vaf)
 {
+	unsigned long flags;
+
+	spin_lock_irqsave(&last_error_lock, flags);
+	snprintf(last_error, sizeof(last_error), "%pV", vaf);
+	spin_unlock_irqrestore(&last_error_lock, flags);
 	if (atomic_inc_return(&error_lines) < 30)
 		pr_info("smbdirect_test: # error line: %s:%u: %pV", func, line, vaf);
 }
@@ -96,35 +122,57 @@ struct smbdirect_socket *client_new(void)
 	return sock_new(&sp, IB_POLL_SOFTIRQ);
 }
 
+int connect_to(struct smbdirect_socket *sc, unsigned int port_offset)
+{
+	struct sockaddr_in sin;
+
+	smbt_address(&sin, port_offset);
+	return smbdirect_connect(sc, (struct sockaddr *)&sin);
+}
+
 /* A client that has started to connect to the listener. */
 struct smbdirect_socket *client_connecting(void)
 {
 	struct smbdirect_socket *client = client_new();
+
+	if (client)
+		expect_int("connect", connect_to(client, SMBT_PORT), 0);
+	return client;
+}
+
+/* Makes a listener of a socket that has its parameters. */
+void sock_listen(struct smbdirect_socket *sc, bool everywhere, int backlog)
+{
 	struct sockaddr_in sin;
 
 	smbt_address(&sin, SMBT_PORT);
-	if (client)
-		expect_int("connect", smbdirect_connect(client, (struct sockaddr *)&sin), 0);
-	return client;
+	if (everywhere)
+		sin.sin_addr.s_addr = htonl(INADDR_ANY);
+	expect_int("bind", smbdirect_socket_bind(sc, (struct sockaddr *)&sin), 0);
+	expect_int("listen", smbdirect_socket_listen(sc, backlog), 0);
 }
 
 struct smbdirect_socket *listener_polling(const struct smbdirect_socket_parameters *sp, int backlog,
 					  enum ib_poll_context poll_ctx)
 {
 	struct smbdirect_socket *sc = sock_new(sp, poll_ctx);
-	struct sockaddr_in sin;
 
-	if (!sc)
-		return NULL;
-	smbt_address(&sin, SMBT_PORT);
-	expect_int("bind", smbdirect_socket_bind(sc, (struct sockaddr *)&sin), 0);
-	expect_int("listen", smbdirect_socket_listen(sc, backlog), 0);
+	if (sc)
+		sock_listen(sc, false, backlog);
 	return sc;
 }
 
 struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *sp, int backlog)
 {
 	return listener_polling(sp, backlog, IB_POLL_WORKQUEUE);
+}
+
+struct smbdirect_socket *listener_default(int backlog)
+{
+	struct smbdirect_socket_parameters sp;
+
+	smbt_server_params(&sp);
+	return listener_new(&sp, backlog);
 }
 
 struct smbdirect_socket *accept_one(struct smbdirect_socket *listener, unsigned int limit_ms)
@@ -152,7 +200,7 @@ int accept_error(struct smbdirect_socket *listener, long timeo)
 /* R14. siw keeps a queue pair until its handshake is over, which it gives 10 s. */
 void sock_end(struct smbdirect_socket *sc)
 {
-	unsigned int limit_ms = smbt_iwarp() ? 12000 : 5000;
+	unsigned int limit_ms = (smbt_iwarp() ? 12000 : 5000) * smbt_slow();
 	u64 start = smbt_now_ms();
 
 	if (!sc)
@@ -166,7 +214,8 @@ static void pair_guard(struct work_struct *work)
 {
 	struct smbt_pair *pair = container_of(work, struct smbt_pair, guard.work);
 
-	expect(false, "no progress within %u ms, shutting the pair down", GUARD_MS);
+	expect(false, "no progress within %u ms, shutting the pair down",
+	       GUARD_MS * smbt_slow());
 	if (pair->client)
 		smbdirect_socket_shutdown(pair->client);
 	if (pair->server)
@@ -187,25 +236,27 @@ struct smbt_pair *pair_new(void)
 	return pair;
 }
 
-bool pair_open(struct smbt_pair *pair)
+/* Connects its client to its listener. */
+bool pair_join(struct smbt_pair *pair)
 {
-	struct sockaddr_in sin;
 	int ret;
 
-	pair->listener = listener_polling(&pair->server_params, 10, pair->server_poll);
-	pair->client = sock_new(&pair->client_params, pair->client_poll);
-	if (!pair->listener || !pair->client)
-		return false;
-	smbt_address(&sin, SMBT_PORT);
-	ret = smbdirect_connect(pair->client, (struct sockaddr *)&sin);
-	if (!expect_int("connect", ret, 0))
+	if (!pair->listener || !pair->client ||
+	    !expect_int("connect", connect_to(pair->client, SMBT_PORT), 0))
 		return false;
 	pair->server = accept_one(pair->listener, 10000);
 	if (!pair->server)
 		return false;
 	ret = smbdirect_connection_wait_for_connected(pair->client);
-	queue_delayed_work(system_dfl_wq, &pair->guard, msecs_to_jiffies(GUARD_MS));
+	queue_delayed_work(system_dfl_wq, &pair->guard, msecs_to_jiffies(GUARD_MS * smbt_slow()));
 	return expect_int("wait_for_connected", ret, 0);
+}
+
+bool pair_open(struct smbt_pair *pair)
+{
+	pair->listener = listener_polling(&pair->server_params, 10, pair->server_poll);
+	pair->client = sock_new(&pair->client_params, pair->client_poll);
+	return pair_join(pair);
 }
 
 /* A pair as cifs and ksmbd make it, or NULL. */

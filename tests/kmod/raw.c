@@ -44,7 +44,7 @@ static int raw_post(struct raw_buffer *buffer)
 	struct ib_recv_wr wr = { .wr_cqe = &buffer->cqe, .sg_list = &sge, .num_sge = 1 };
 
 	buffer->cqe.done = raw_received;
-	return ib_post_recv(raw->id->qp, &wr, NULL);
+	return ib_post_recv(raw->qp, &wr, NULL);
 }
 
 static int raw_buffers(struct raw *raw)
@@ -52,9 +52,6 @@ static int raw_buffers(struct raw *raw)
 	struct ib_device *dev = raw->id->device;
 	int i, ret;
 
-	raw->out = kzalloc(RAW_BUFFER_SIZE, GFP_KERNEL);
-	if (!raw->out)
-		return -ENOMEM;
 	raw->out_dma = ib_dma_map_single(dev, raw->out, RAW_BUFFER_SIZE, DMA_TO_DEVICE);
 	for (i = 0; i < RAW_BUFFERS; i++) {
 		struct raw_buffer *buffer = &raw->in[i];
@@ -70,6 +67,31 @@ static int raw_buffers(struct raw *raw)
 			return ret;
 	}
 	return 0;
+}
+
+/* What the connection manager does with a queue pair of its own. */
+static int raw_modify(struct raw *raw, enum ib_qp_state state)
+{
+	struct ib_qp_attr attr = { .qp_state = state };
+	int mask, ret;
+
+	ret = rdma_init_qp_attr(raw->id, &attr, &mask);
+	return ret ?: ib_modify_qp(raw->qp, &attr, mask);
+}
+
+static int raw_make_qp(struct raw *raw, struct ib_qp_init_attr *attr)
+{
+	struct ib_qp *qp = raw->own_qp ? ib_create_qp(raw->pd, attr) : NULL;
+	int ret;
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	raw->qp = qp;
+	if (raw->own_qp)
+		return raw_modify(raw, IB_QPS_INIT);
+	ret = rdma_create_qp(raw->id, raw->pd, attr);
+	raw->qp = raw->id->qp;
+	return ret;
 }
 
 static int raw_queue_pair(struct raw *raw)
@@ -94,7 +116,7 @@ static int raw_queue_pair(struct raw *raw)
 		return PTR_ERR(raw->cq);
 	attr.send_cq = raw->cq;
 	attr.recv_cq = raw->cq;
-	ret = rdma_create_qp(raw->id, raw->pd, &attr);
+	ret = raw_make_qp(raw, &attr);
 	return ret ?: raw_buffers(raw);
 }
 
@@ -106,6 +128,26 @@ static void raw_params(struct rdma_conn_param *param)
 	param->retry_count = 6;
 }
 
+/* Len bytes of out. */
+static int raw_post_send(struct raw *raw, size_t len)
+{
+	struct ib_sge sge = {
+		.addr = raw->out_dma,
+		.length = len,
+		.lkey = raw->pd->local_dma_lkey,
+	};
+	struct ib_send_wr wr = {
+		.wr_cqe = &raw->send_cqe,
+		.sg_list = &sge,
+		.num_sge = len ? 1 : 0,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+
+	reinit_completion(&raw->sent);
+	return ib_post_send(raw->qp, &wr, NULL);
+}
+
 static void raw_request_arrived(struct raw *raw, struct rdma_cm_id *id)
 {
 	struct rdma_conn_param param;
@@ -113,8 +155,8 @@ static void raw_request_arrived(struct raw *raw, struct rdma_cm_id *id)
 	id->context = raw;
 	raw->id = id;
 	raw_params(&param);
-	if (!raw_queue_pair(raw))
-		rdma_accept(id, &param);
+	if (!raw_queue_pair(raw) && !rdma_accept(id, &param) && raw->first)
+		raw_post_send(raw, raw->first);
 }
 
 static int raw_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
@@ -126,15 +168,22 @@ static int raw_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		if (raw->requested)
 			return -EBUSY;
 		raw->requested = true;
+		raw->said = event->param.conn;
 		raw_request_arrived(raw, id);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		raw->established = true;
+		if (raw->requested)
+			break;
+		raw->said = event->param.conn;
+		if (raw->first)
+			raw_post_send(raw, raw->first);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return 0;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		break;
 	default:
 		raw->gone = true;
@@ -175,8 +224,7 @@ static bool raw_reaches(struct raw *raw, enum rdma_cm_event_type event)
 		      raw->event, event);
 }
 
-/* Connect to the listener under test. */
-bool raw_connect(struct raw *raw)
+static bool raw_ask(struct raw *raw)
 {
 	struct rdma_conn_param param;
 	struct sockaddr_in sin;
@@ -196,9 +244,38 @@ bool raw_connect(struct raw *raw)
 	if (!expect_int("raw: queue pair", raw_queue_pair(raw), 0))
 		return false;
 	raw_params(&param);
+	param.qp_num = raw->qp->qp_num;
 	ret = rdma_connect(raw->id, &param);
-	return expect_int("raw: connect", ret, 0) &&
-	       raw_reaches(raw, RDMA_CM_EVENT_ESTABLISHED);
+	return expect_int("raw: connect", ret, 0);
+}
+
+/* Connect to the listener under test. */
+bool raw_connect(struct raw *raw)
+{
+	return raw_ask(raw) && raw_reaches(raw, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+/*
+ * The same up to the listener's answer. The connection carries messages then, but the listener was
+ * not told that the answer arrived. Not with iWARP, which has no such step.
+ */
+bool raw_connect_half(struct raw *raw)
+{
+	raw->own_qp = true;
+	return raw_ask(raw) && raw_reaches(raw, RDMA_CM_EVENT_CONNECT_RESPONSE) &&
+	       expect_int("raw: to receive", raw_modify(raw, IB_QPS_RTR), 0) &&
+	       expect_int("raw: to send", raw_modify(raw, IB_QPS_RTS), 0);
+}
+
+/* Now it is told. */
+bool raw_connect_rest(struct raw *raw)
+{
+	int ret;
+
+	rdma_lock_handler(raw->id);
+	ret = rdma_accept(raw->id, NULL);
+	rdma_unlock_handler(raw->id);
+	return expect_int("raw: ready to use", ret, 0);
 }
 
 /* Wait for a client under test. */
@@ -218,33 +295,29 @@ bool raw_accepted(struct raw *raw)
 	return raw_reaches(raw, RDMA_CM_EVENT_ESTABLISHED);
 }
 
+/* To be sent before anything else, at the first moment that allows it. */
+void raw_send_first(struct raw *raw, const void *data, size_t len)
+{
+	memcpy(raw->out, data, len);
+	raw->first = len;
+}
+
 /* 0 when the peer's device has it, or the connection is over. */
 int raw_send(struct raw *raw, const void *data, size_t len)
 {
-	struct ib_sge sge = {
-		.addr = raw->out_dma,
-		.length = len,
-		.lkey = raw->pd->local_dma_lkey,
-	};
-	struct ib_send_wr wr = {
-		.wr_cqe = &raw->send_cqe,
-		.sg_list = &sge,
-		.num_sge = len ? 1 : 0,
-		.opcode = IB_WR_SEND,
-		.send_flags = IB_SEND_SIGNALED,
-	};
 	int ret;
 
 	memcpy(raw->out, data, len);
-	reinit_completion(&raw->sent);
-	ret = ib_post_send(raw->id->qp, &wr, NULL);
+	ret = raw_post_send(raw, len);
 	if (ret)
 		return ret;
 	if (!wait_for_completion_timeout(&raw->sent, msecs_to_jiffies(RAW_STEP_MS)))
 		return -ETIMEDOUT;
-	/* Flushed: a peer that ends the connection at once may be faster than the acknowledgement. */
-	return raw->send_status == IB_WC_SUCCESS || raw->send_status == IB_WC_WR_FLUSH_ERR ?
-		0 : -EIO;
+	/*
+	 * With whatever status: a peer that ends the connection at once may be faster than its
+	 * acknowledgement, and each device has its own word for that.
+	 */
+	return 0;
 }
 
 static struct raw_buffer *raw_next(struct raw *raw)
@@ -277,6 +350,16 @@ int raw_receive(struct raw *raw, void *data, size_t size, unsigned int limit_ms)
 	return len;
 }
 
+/*
+ * Wait for the client's first message, which grants credits and stays to be read. Being connected a
+ * client may still be about to send it, and before it nothing may be sent to the client (D9).
+ */
+void raw_granted(struct raw *raw)
+{
+	wait_event_timeout(raw->wait, !list_empty_careful(&raw->arrived) || raw->gone,
+			   msecs_to_jiffies(500 * smbt_slow()));
+}
+
 /* Whether the other side ended the connection. */
 bool raw_gone(struct raw *raw, unsigned int limit_ms)
 {
@@ -284,14 +367,24 @@ bool raw_gone(struct raw *raw, unsigned int limit_ms)
 	return raw->gone;
 }
 
+/*
+ * Fall silent without a word: from now on nothing is sent, and what arrives is dropped without an
+ * acknowledgement. That is so on rxe; siw closes the TCP connection.
+ */
+void raw_vanish(struct raw *raw)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	expect_int("raw: vanish", ib_modify_qp(raw->qp, &attr, IB_QP_STATE), 0);
+}
+
 static void raw_unmap(struct raw *raw)
 {
 	struct ib_device *dev = raw->id->device;
 	int i;
 
-	if (raw->out)
+	if (raw->out_dma)
 		ib_dma_unmap_single(dev, raw->out_dma, RAW_BUFFER_SIZE, DMA_TO_DEVICE);
-	kfree(raw->out);
 	for (i = 0; i < RAW_BUFFERS && raw->in[i].data; i++) {
 		ib_dma_unmap_single(dev, raw->in[i].dma, RAW_BUFFER_SIZE, DMA_FROM_DEVICE);
 		kfree(raw->in[i].data);
@@ -304,10 +397,13 @@ void raw_close(struct raw *raw)
 		return;
 	if (raw->listener)
 		rdma_destroy_id(raw->listener);
-	if (raw->id && raw->id->qp) {
+	if (raw->qp) {
 		rdma_disconnect(raw->id);
-		ib_drain_qp(raw->id->qp);
-		rdma_destroy_qp(raw->id);
+		ib_drain_qp(raw->qp);
+		if (raw->own_qp)
+			ib_destroy_qp(raw->qp);
+		else
+			rdma_destroy_qp(raw->id);
 	}
 	if (!IS_ERR_OR_NULL(raw->cq))
 		ib_free_cq(raw->cq);
@@ -345,6 +441,38 @@ void raw_response_good(struct raw_response *rsp)
 		.max_receive_size = cpu_to_le32(1364),
 		.max_fragmented_size = cpu_to_le32(1 << 20),
 	};
+}
+
+/* Connect to the listener and negotiate; the child, or NULL, which is recorded. */
+struct smbdirect_socket *raw_is_served(struct raw *raw, struct smbdirect_socket *listener)
+{
+	struct smbdirect_socket *sc;
+	struct raw_response rsp;
+	struct raw_request req;
+
+	raw_request_good(&req);
+	if (!raw_connect(raw) || !expect_int("request", raw_send(raw, &req, sizeof(req)), 0))
+		return NULL;
+	sc = accept_one(listener, 3000);
+	if (sc)
+		expect_int("response", raw_receive(raw, &rsp, sizeof(rsp), 3000), sizeof(rsp));
+	return sc;
+}
+
+/* Negotiate with the client that connects. */
+bool raw_serves(struct raw *raw, struct smbdirect_socket *client)
+{
+	struct raw_response rsp;
+	struct raw_request req;
+
+	raw_response_good(&rsp);
+	if (!raw_accepted(raw) ||
+	    !expect_int("request", raw_receive(raw, &req, sizeof(req), 3000), sizeof(req)) ||
+	    !expect_int("response", raw_send(raw, &rsp, sizeof(rsp)), 0) ||
+	    !expect_int("wait", smbdirect_connection_wait_for_connected(client), 0))
+		return false;
+	raw_granted(raw);
+	return true;
 }
 
 /* One data message; without data it is an empty one unless something remains. */

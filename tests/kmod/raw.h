@@ -64,6 +64,8 @@ struct raw_buffer {
 struct raw {
 	struct rdma_cm_id *id;
 	struct rdma_cm_id *listener;
+	struct ib_qp *qp;
+	bool own_qp; /* one that the connection manager does not know */
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	wait_queue_head_t wait;
@@ -73,25 +75,34 @@ struct raw {
 	bool requested;
 	bool established;
 	bool gone;
+	struct rdma_conn_param said; /* by the other side, as the event has it */
+	size_t first; /* bytes of out to be sent as soon as possible */
 	struct ib_cqe send_cqe;
 	struct completion sent;
 	enum ib_wc_status send_status;
-	void *out;
+	u8 out[RAW_BUFFER_SIZE];
 	u64 out_dma;
 	struct raw_buffer in[RAW_BUFFERS];
 };
 
 struct raw *raw_new(void);
 bool raw_connect(struct raw *raw);
+bool raw_connect_half(struct raw *raw);
+bool raw_connect_rest(struct raw *raw);
 bool raw_listen(struct raw *raw);
 bool raw_accepted(struct raw *raw);
+void raw_send_first(struct raw *raw, const void *data, size_t len);
 int raw_send(struct raw *raw, const void *data, size_t len);
 int raw_receive(struct raw *raw, void *data, size_t size, unsigned int limit_ms);
+void raw_granted(struct raw *raw);
 bool raw_gone(struct raw *raw, unsigned int limit_ms);
+void raw_vanish(struct raw *raw);
 void raw_close(struct raw *raw);
 
 void raw_request_good(struct raw_request *req);
 void raw_response_good(struct raw_response *rsp);
+struct smbdirect_socket *raw_is_served(struct raw *raw, struct smbdirect_socket *listener);
+bool raw_serves(struct raw *raw, struct smbdirect_socket *client);
 int raw_send_data(struct raw *raw, u32 remaining, const void *data, u32 len, u16 granted,
 		  u16 flags);
 

@@ -36,7 +36,8 @@ struct smbt_suite {
 
 extern const struct smbt_suite smbt_params, smbt_netdev, smbt_listen, smbt_connect, smbt_message,
 	smbt_batch, smbt_region, smbt_transfer, smbt_ended, smbt_debugdata, smbt_acceptor,
-	smbt_initiator, smbt_wire, smbt_stress;
+	smbt_initiator, smbt_wire, smbt_events, smbt_handshake, smbt_parked, smbt_device,
+	smbt_stress, smbt_faults;
 
 /* Which module is under test, and where. */
 bool smbt_ours(void);
@@ -47,6 +48,12 @@ u8 smbt_node_type(void);
 const char *smbt_netdev_name(unsigned int which);
 void smbt_address(struct sockaddr_in *sin, unsigned int port_offset);
 unsigned int smbt_stress_ms(void);
+unsigned int smbt_slow(void);
+/* Of our module, where the kernel has fault injection. */
+struct fault_attr;
+struct fault_attr *smbd_fault_attr(const char *name);
+bool smbt_faults_find(void);
+void smbt_faults_forget(void);
 
 /* Verdicts; see main.c. All return whether things are as they should be. */
 bool expect(bool ok, const char *fmt, ...) __printf(2, 3);
@@ -96,7 +103,10 @@ struct smbdirect_socket *sock_new(const struct smbdirect_socket_parameters *sp,
 				  enum ib_poll_context poll_ctx);
 void sock_logging(struct smbdirect_socket *sc);
 struct smbdirect_socket *client_new(void);
+int connect_to(struct smbdirect_socket *sc, unsigned int port_offset);
 struct smbdirect_socket *client_connecting(void);
+void sock_listen(struct smbdirect_socket *sc, bool everywhere, int backlog);
+struct smbdirect_socket *listener_default(int backlog);
 struct smbdirect_socket *listener_new(const struct smbdirect_socket_parameters *sp, int backlog);
 struct smbdirect_socket *listener_polling(const struct smbdirect_socket_parameters *sp, int backlog,
 					  enum ib_poll_context poll_ctx);
@@ -105,6 +115,7 @@ int accept_error(struct smbdirect_socket *listener, long timeo);
 void sock_end(struct smbdirect_socket *sc);
 
 struct smbt_pair *pair_new(void);
+bool pair_join(struct smbt_pair *pair);
 bool pair_open(struct smbt_pair *pair);
 struct smbt_pair *pair_opened(void);
 void pair_close(struct smbt_pair *pair);
@@ -117,7 +128,11 @@ unsigned int sock_text(struct smbdirect_socket *sc, char *text, unsigned int siz
 long sock_value(struct smbdirect_socket *sc, const char *key);
 bool sock_is(struct smbdirect_socket *sc, const char *status);
 bool sock_reaches(struct smbdirect_socket *sc, const char *status, unsigned int limit_ms);
+/* Our module prints so many error lines in a window of this length and no more. */
+#define SMBT_LOG_WINDOW_MS 5000
+void log_window(void);
 unsigned int log_errors(void);
+bool log_said(const char *text);
 
 /* Messages. */
 int msg_send(struct smbdirect_socket *sc, const void *data, size_t len);

@@ -2,6 +2,7 @@
 /* The server's RDMA transfers and the peer's descriptors. */
 
 #include <linux/delay.h>
+#include <linux/sort.h>
 #include <linux/unaligned.h>
 #include <linux/vmalloc.h>
 
@@ -330,6 +331,98 @@ static void interrupted(void)
 	under_way(false, false);
 }
 
+#define TOKENS 200
+
+static int compare_tokens(const void *a, const void *b)
+{
+	u32 left = *(const u32 *)a, right = *(const u32 *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* M4: as many tokens as registrations, whether the peer ever heard of them or not. */
+static void fresh_tokens(void)
+{
+	struct smbt_memory *mem = memory_new(SMBT_BVEC, 0, 4096);
+	u32 *tokens = kmalloc_array(TOKENS, sizeof(*tokens), GFP_KERNEL);
+	struct smbdirect_buffer_descriptor_v1 v1;
+	struct smbt_pair *pair = pair_opened();
+	struct smbdirect_mr_io *mr;
+	int i, twice = 0;
+
+	for (i = 0; pair && mem && tokens && i < TOKENS; i++) {
+		mr = region_new(pair, mem, i & 2, true, &v1);
+		if (!mr)
+			break;
+		tokens[i] = le32_to_cpu(v1.token);
+		if (i & 1)
+			region_announce(pair);
+		smbdirect_connection_deregister_mr_io(mr);
+	}
+	if (i == TOKENS) {
+		sort(tokens, TOKENS, sizeof(*tokens), compare_tokens, NULL);
+		for (i = 1; i < TOKENS; i++)
+			twice += tokens[i] == tokens[i - 1];
+		expect_int("M4: tokens given again", twice, 0);
+		pair_works(pair);
+	}
+	pair_close(pair);
+	memory_free(mem);
+	kfree(tokens);
+}
+
+/* M4: what a second connection of the same two can do with the descriptor of the rig's. */
+static void elsewhere(struct rig *rig, struct smbdirect_socket *listener, const char *what)
+{
+	struct smbdirect_socket *client = client_connecting();
+	struct smbdirect_socket *server = client ? accept_one(listener, 5000) : NULL;
+	int ret;
+
+	if (server && expect_int("wait", smbdirect_connection_wait_for_connected(client), 0)) {
+		ret = smbdirect_connection_rdma_xmit(server, rig->buf, rig->len, &rig->v1,
+						     sizeof(rig->v1), !rig->writing);
+		expect_refused(what, ret, rig->writing);
+		expect(wait_gone(server, 5000), "%s: the server is still connected", what);
+		if (rig->writing)
+			pattern_expect(what, rig->mem->data, rig->len, 1);
+		else
+			bytes_expect(what, rig->buf, rig->len, 0xee);
+	}
+	sock_end(client);
+	sock_end(server);
+}
+
+/* A token while it is in force, after that, and after the connection. */
+static void foreign_token(bool writing)
+{
+	struct rig *rig = rig_up(4096, writing);
+	struct smbdirect_socket *listener;
+
+	if (!rig)
+		return;
+	listener = rig->pair->listener;
+	elsewhere(rig, listener, "M4: a token of another connection");
+	/* Nothing of it is left on the way when the answer is there. */
+	expect_int("its own", xmit(rig, rig->buf + PAGE_SIZE, 0x100, &rig->v1, 1), 0);
+	region_answer(rig->pair);
+	pattern_fill(rig->mem->data, rig->len, 1);
+	smbdirect_connection_deregister_mr_io(rig->mr);
+	rig->mr = NULL;
+	elsewhere(rig, listener, "M4: a stale token");
+	rig->pair->listener = NULL;
+	pair_close(rig->pair);
+	rig->pair = NULL;
+	elsewhere(rig, listener, "M4: a token after its connection");
+	sock_end(listener);
+	rig_down(rig);
+}
+
+static void foreign_tokens(void)
+{
+	foreign_token(true);
+	foreign_token(false);
+}
+
 static const struct smbt_case cases[] = {
 	{ "several", several }, /* rules: R39 B1 */
 	{ "hundreds", hundreds }, /* rules: R42 B5 X15 */
@@ -340,6 +433,8 @@ static const struct smbt_case cases[] = {
 	{ "bad_descriptors", bad_descriptors }, /* rules: X16 */
 	{ "wrong_direction", wrong_direction }, /* rules: M1 */
 	{ "interrupted", interrupted }, /* rules: R44 B8 */
+	{ "fresh_tokens", fresh_tokens }, /* rules: M4 */
+	{ "foreign_tokens", foreign_tokens }, /* rules: M4 X16 */
 };
 
 SMBT_SUITE(transfer);

@@ -21,20 +21,13 @@ static void rig_down(struct rig *rig)
 
 static bool rig_up_with(struct rig *rig, const struct smbdirect_socket_parameters *sp)
 {
-	struct raw_response rsp;
-	struct raw_request req;
-
 	memset(rig, 0, sizeof(*rig));
 	rig->listener = listener_new(sp, 2);
 	rig->raw = raw_new();
-	if (!rig->listener || !rig->raw || !raw_connect(rig->raw))
+	if (!rig->listener || !rig->raw)
 		return false;
-	raw_request_good(&req);
-	if (!expect_int("request", raw_send(rig->raw, &req, sizeof(req)), 0))
-		return false;
-	rig->sc = accept_one(rig->listener, 3000);
-	return rig->sc &&
-	       expect_int("response", raw_receive(rig->raw, &rsp, sizeof(rsp), 3000), sizeof(rsp));
+	rig->sc = raw_is_served(rig->raw, rig->listener);
+	return rig->sc;
 }
 
 static bool rig_up(struct rig *rig)
@@ -47,20 +40,12 @@ static bool rig_up(struct rig *rig)
 
 static bool rig_up_client(struct rig *rig)
 {
-	struct raw_response rsp;
-	struct raw_request req;
-
 	memset(rig, 0, sizeof(*rig));
 	rig->raw = raw_new();
 	if (!rig->raw || !raw_listen(rig->raw))
 		return false;
 	rig->sc = client_connecting();
-	if (!rig->sc || !raw_accepted(rig->raw))
-		return false;
-	raw_response_good(&rsp);
-	return expect_int("request", raw_receive(rig->raw, &req, sizeof(req), 3000), sizeof(req)) &&
-	       expect_int("response", raw_send(rig->raw, &rsp, sizeof(rsp)), 0) &&
-	       expect_int("wait", smbdirect_connection_wait_for_connected(rig->sc), 0);
+	return rig->sc && raw_serves(rig->raw, rig->sc);
 }
 
 /* Whether the whole pattern arrives as one message. */
@@ -417,8 +402,9 @@ static void over_send(void)
 
 	if (rig_up(&rig)) {
 		for (i = 0; i < 400 && !ret; i++)
-			ret = raw_send_data(rig.raw, 0, data, sizeof(data), 0, 0);
-		expect(ret, "D9: 400 messages on 255 credits were taken");
+			ret = raw_send_data(rig.raw, 0, data, sizeof(data), 0, 0) ?: rig.raw->send_status;
+		/* With iWARP a message counts as sent once TCP has it. */
+		expect(ret || smbt_iwarp(), "D9: 400 messages on 255 credits were taken");
 		expect(i >= 255, "only %d messages were taken", i);
 		expect(wait_gone(rig.sc, 4000) || !smbt_ours(), "D9: the server is connected");
 		listener_works(rig.listener);

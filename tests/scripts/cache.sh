@@ -82,6 +82,7 @@ results() { printf '%s\n' "$1" >"$TMP/ktap"; bash -c ". '$TOP/scripts/results.sh
 ok "results/pass" test "$(results 'ok 1 a/b')" = "pass p/a/b "
 ok "results/fail" test "$(results 'not ok 2 a # the reason')" = "fail p/a the reason"
 ok "results/skip" test "$(results 'ok 3 a # SKIP no device')" = "skip p/a no device"
+ok "results/skip_by_helper" test "$(results 'ok 3 a # SKIP no device # SKIP')" = "skip p/a no device"
 totals() {
 	printf '%s\n' "pass a/b" "fail a/c it broke" "skip a/d no device" >"$TMP/results"
 	! out=$(bash -c ". '$TOP/scripts/results.sh'; RESULTS='$TMP/results' PATTERN='*'; summary") &&

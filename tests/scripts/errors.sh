@@ -48,6 +48,8 @@ ok "install/no-kdir" says "modules_install needs KDIR" env KDIR= "$S/modules.sh"
 ok "fuzz/unknown-target" says "TARGET=perl is unknown; it is one of: connection depth" make -C "$TOP" fuzz TARGET=perl
 ok "fuzz/no-target" says "TARGET= is unknown" make -C "$TOP" fuzz
 ok "fuzz/no-number" says "SECONDS=ever is not a number" make -C "$TOP" fuzz TARGET=pdu SECONDS=ever
+ok "soak/no-hours" says "HOURS= is not a number of hours" make -C "$TOP" soak
+ok "soak/no-seed" says "SEED=often is not a number" make -C "$TOP" soak HOURS=1 SEED=often
 
 # ---- the machine --------------------------------------------------------------------------------
 # A port where nothing listens stands for a network that is down.
@@ -83,5 +85,6 @@ no_kvm() {
 }
 ok "qemu/no-kvm" no_kvm
 ok "guest/unknown-transport" says "TRANSPORT=perl is unknown" env TRANSPORT=perl "$S/guest.sh" -- true
+ok "guest/stands-still" says "the guest did not come up twice" env BOOT_BOUND=3 TRANSPORT=c "$S/guest.sh" -q -S -- true
 ok "guest/no-module" says "does not exist; build it first" env SMBDIRECT_KO="$TMP/none.ko" "$S/guest.sh" -- true
 finished

@@ -10,7 +10,7 @@ help=$(make -s -C "$TOP" help)
 
 targets=$(sed -n 's/^\.PHONY: //p' "$TOP/Makefile")
 variables=$(sed -n 's/^export //p' "$TOP/Makefile" | head -n1)
-variables+=" TARGET SECONDS"
+variables+=" TARGET SECONDS HOURS SEED"
 named() { grep -qE "(^|[ /])$1([ =]|\$)" <<<"$help"; }
 for t in $targets; do
 	case $t in help | all) continue ;; esac

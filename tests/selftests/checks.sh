@@ -6,10 +6,21 @@
 
 # The sizes at which something changes: nothing, one fragment's payload, one message, the
 # offload threshold, a page list, the largest inline message, one and several registrations.
-SIZES="0 1 1340 1364 4096 65536 173910 1048576 8388608 9437184"
+SIZES="0 1 1340 1364 4096 65536 173910 1048576" FIO_SIZE=1m ENTRIES=500
+# With sanitizers a MiB takes seconds; one that needs several registrations stays.
+if [ -n "$SANITIZER" ]; then
+	FIO_SIZE=256k ENTRIES=200
+elif [ -n "$LONG" ]; then
+	SIZES+=" 8388608 9437184" FIO_SIZE=2m ENTRIES=2000
+else
+	SIZES+=" 4194304"
+fi
 
 # local_share: can the server's side of a file be looked at from here?  Not with two guests.
 local_share() { [ "$TOPOLOGY" != D ]; }
+
+# take_down: what topology_up, load_modules and, on this side, server_start have set up.
+take_down() { { ! local_share || server_stop; } && unload_modules && topology_down; }
 
 # random_pool: 9 MiB and a bit of random bytes that all files are cut from.
 random_pool() { [ -s /tmp/pool ] || head -c 9437185 /dev/urandom >/tmp/pool; }
@@ -49,13 +60,13 @@ check_tree() {
 	rm -r $MNT/moved && [ -z "$(ls -A $MNT)" ] || why "delete failed"
 }
 
-# listing: ls -l of 2,000 entries.
+# listing: ls -l of a large directory.
 check_listing() {
 	local n where=$MNT
 	! local_share || where=$SHARE
-	mkdir $where/many && (cd $where/many && seq -f 'entry-%04g-with-a-name-of-some-length' 2000 | xargs touch)
+	mkdir $where/many && (cd $where/many && seq -f 'entry-%04g-with-a-name-of-some-length' "$ENTRIES" | xargs touch)
 	n=$(timeout 300 ls -l $MNT/many | grep -c entry-) || why "ls -l failed" || return
-	[ "$n" -eq 2000 ] || why "ls -l shows $n of 2000 entries" || return
+	[ "$n" -eq "$ENTRIES" ] || why "ls -l shows $n of $ENTRIES entries" || return
 	rm -r $where/many
 }
 
@@ -70,7 +81,7 @@ check_fio() {
 # run_fio <name> <options...>
 run_fio() {
 	local log=$RUN/fio-$1.log
-	try 240 fio --name="$1" --directory=$MNT/fio --numjobs=8 --size="${FIO_SIZE:-2m}" --direct=1 --ioengine=psync \
+	try 240 fio --name="$1" --directory=$MNT/fio --numjobs=8 --size=$FIO_SIZE --direct=1 --ioengine=psync \
 		--verify=crc32c --verify_fatal=1 --verify_state_save=0 --group_reporting --output="$log" "${@:2}" && return
 	WHY="fio $1: ${WHY##*: }; $(grep -m1 -iE 'error|bad|fail' "$log")"
 	return 1
@@ -81,19 +92,41 @@ check_rdma() { over_rdma && [ "$(rdma_sends)" -gt 0 ] || why "the RDMA device co
 
 # rdma_sends: siw keeps no counters that are worth reading; being CONNECTED has to do there.
 rdma_sends() {
-	if [ "$TOPOLOGY" = C ]; then echo 1; else cat "/sys/class/infiniband/$(rdma_name)/ports/1/hw_counters/rdma_sends"; fi
+	if [ "$KIND" = siw ]; then echo 1; else cat "/sys/class/infiniband/${KIND}0/ports/1/hw_counters/rdma_sends"; fi
 }
 
 # channels: a multichannel mount really has two RDMA channels.
 # rules: X20
 check_channels() {
 	local n
-	wait_for 30 two_channels || { n=$(rdma_channels); why "$n RDMA channels instead of 2"; }
+	wait_for 30 channels_reach 2 || { n=$(rdma_channels); why "$n RDMA channels instead of 2"; }
 }
 
 # DebugData shows the transport of the first channel only; each channel logs its own.
-rdma_channels() { log_since | grep -c 'RDMA transport established'; }
-two_channels() { [ "$(rdma_channels)" -ge 2 ]; }
+rdma_channels() { log_since | grep -cE 'RDMA transport (re-)?established'; }
+channels_reach() { [ "$(rdma_channels)" -ge "$1" ]; }
+
+# beside <function...>: run it beside the test; joined <seconds>: it is done, and nothing was wrong.
+beside() {
+	rm -f /tmp/beside
+	# shellcheck disable=SC2030 # the shell beside has its own
+	(WHY='' && "$@"; echo "$WHY" >/tmp/beside) &
+}
+
+joined() {
+	wait_for "$1" test -e /tmp/beside || return
+	[ -z "$(</tmp/beside)" ] || why "$(</tmp/beside)"
+}
+
+# in-use: a module with users is not unloaded, and those who work do not notice that it was tried.
+test_in_use() {
+	topology_up A && load_modules && server_start && random_pool && smb_mount && mkdir $MNT/fio || return
+	beside run_fio in-use --rw=randwrite --bs=64k --do_verify=1
+	sleep 2
+	! try 20 rmmod smbdirect || why "smbdirect went from under a mount" || return
+	[[ $WHY == *"in use"* ]] || why "rmmod says: $WHY" || return
+	joined 200 && rm -r $MNT/fio && one_size 1048577 && smb_umount && take_down
+}
 
 # already-loaded: another smbdirect in the way is told as such, and then it is still there.
 test_already_loaded() {
@@ -111,13 +144,10 @@ test_device() {
 	try 10 rdma dev set rxe0 name rxe7 || return
 	log_since | grep -q 'smbdirect.*rxe7' || why "the new name is not in the log" || return
 	smb_mount hard && one_size 65536 && mkdir $MNT/fio || return
-	rm -f /tmp/writer
-	(FIO_SIZE=4m run_fio device --rw=randwrite --bs=64k --do_verify=1; echo "$WHY" >/tmp/writer) &
+	FIO_SIZE=4m beside run_fio device --rw=randwrite --bs=64k --do_verify=1
 	sleep 3
-	try 30 rdma link delete rxe7 && try 10 rdma link add rxe0 type rxe netdev dummy0 || return
-	wait_for 200 test -e /tmp/writer || return
-	[ -z "$(</tmp/writer)" ] || why "$(</tmp/writer)" || return
-	rm -r $MNT/fio && one_size 1048576 && smb_umount && server_stop && unload_modules && topology_down
+	try 30 rdma link delete rxe7 && try 10 rdma link add rxe0 type rxe netdev dummy0 && joined 200 || return
+	rm -r $MNT/fio && one_size 1048576 && smb_umount && take_down
 }
 
 # wire: capture a mount whose data all travels in fragments, with the client's counters when all is
@@ -136,14 +166,22 @@ test_wire() {
 	wait $cap
 	grep -q '/0 (pcap:0/dumpcap:0' "$RUN/dumpcap.log" || why "the capture lost packets" || return
 	debug_block | cmp -s - "$RUN/wire.debugdata" || why "messages went on after the end" || return
-	cp /tmp/wire.pcapng "$RUN/" && rm $MNT/stdio.h && smb_umount && server_stop && unload_modules && topology_down
+	cp /tmp/wire.pcapng "$RUN/" && rm $MNT/stdio.h && smb_umount && take_down
+}
+
+# leaks: kmemleak finds nothing that nobody points to any more; an object counts at the second look.
+test_leaks() {
+	local leaks=/sys/kernel/debug/kmemleak
+	echo scan >$leaks && sleep 6 && echo scan >$leaks || why "kmemleak does not run" || return
+	cp $leaks "$RUN/kmemleak"
+	[ ! -s "$RUN/kmemleak" ] || why "$(grep -c '^unreferenced' "$RUN/kmemleak") leaked objects, see $RUN/kmemleak"
 }
 
 # serve: the server of a pair of guests; the client leaves a file when it is done, the host one
 # when it is not coming any more.
 test_serve() {
 	topology_up S && load_modules && server_start || return
-	wait_for 900 served && server_stop && unload_modules && topology_down
+	wait_for 900 served && take_down
 }
 
 check_over() { touch $MNT/done; }
@@ -153,3 +191,21 @@ served() { [ -e $SHARE/done ] || [ -e "$RUN/stop" ]; }
 # sealed, signed: what the client says of its session.
 check_sealed() { grep -q 'Status: 1 type: DISK.* encrypted' /proc/fs/cifs/DebugData || why "the share is not encrypted"; }
 check_signed() { grep -q 'Security type:.* signed' /proc/fs/cifs/DebugData || why "the session is not signed"; }
+
+# What our module shows of its connections: both ends, connected, and of the credits each has given to
+# the other as many are with the other as were not used.
+check_shown() {
+	[ "$TRANSPORT" = rust ] || return 0
+	local wrong
+	wrong=$(awk '
+		/^[^\t].*: (initiator|acceptor)/ && !/ CONNECTED$/ { print "not connected:", $0 }
+		/^[^\t].*: initiator/ { initiators++ }
+		/^[^\t].*: acceptor/ { acceptors++ }
+		/^\t/ { n[$1] = $2 }
+		/^\tcredits_used/ && n["credits_granted"] - n["credits_used"] != n["receive_credits"] {
+			print "granted", n["credits_granted"], "used", n["credits_used"], "but out are", n["receive_credits"]
+		}
+		END { if (!initiators || initiators != acceptors) print initiators + 0, "initiators and", acceptors + 0, "acceptors" }
+	' $DEBUG/connections)
+	[ -z "$wrong" ] || why "${wrong//$'\n'/; }"
+}

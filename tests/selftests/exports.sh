@@ -7,6 +7,8 @@
 
 # shellcheck source=tests/selftests/lib.sh
 . "$TOP/tests/selftests/lib.sh"
+# shellcheck source=tests/selftests/checks.sh
+. "$TOP/tests/selftests/checks.sh"
 LOG="$RUN/exports.log"
 KIND=rxe IWARP=0
 [ "${TOPOLOGY:=A}" != C ] || KIND=siw IWARP=1
@@ -29,13 +31,15 @@ netdevs_gone() {
 
 # run_cases <pattern>: the module runs them while it is loaded.
 run_cases() {
-	local ours=1 rc=0
+	local ours=1 rc=0 bound=600 stress=3000 rounds=20
+	[ -z "$LONG" ] || bound=3600 stress=30000 rounds=1000
 	[ "$TRANSPORT" = rust ] || ours=0
 	: >"$LOG"
 	dmesg --follow >"$RUN/exports.dmesg" 2>/dev/null &
 	local follower=$!
-	try 600 insmod "$SMBDIRECT_TEST_KO" rust=$ours iwarp=$IWARP addr=$SERVER only="$1" \
-		stress_ms="${STRESS_MS:-3000}" netdevs=dummy0,lo,vlan7,br0 || rc=1
+	try $bound insmod "$SMBDIRECT_TEST_KO" rust=$ours iwarp=$IWARP addr=$SERVER only="$1" \
+		slow="$SLOW" fault_rounds=$rounds stress_ms=$stress \
+		netdevs=dummy0,lo,vlan7,br0 || rc=1
 	sleep 1
 	kill $follower
 	wait $follower 2>/dev/null
@@ -53,7 +57,7 @@ complete() {
 # rules: R20
 leftovers() {
 	insert "$SMBDIRECT_KO" && try 60 insmod "$SMBDIRECT_TEST_KO" iwarp=$IWARP addr=$SERVER leave=1 &&
-		try 60 rmmod smbdirect_test && unload_modules &&
+		try 60 rmmod smbdirect_test && try 60 rmmod smbdirect &&
 		{ log_since | grep -q 'sockets left behind' || why "the sockets were not made"; }
 }
 
@@ -85,6 +89,10 @@ if [ "$TRANSPORT" = rust ]; then
 fi
 netdevs_gone && topology_down
 result devices $?
+if [ "$SANITIZER" = kasan ]; then
+	test_leaks
+	result leaks $?
+fi
 log_ok
 result log $?
 echo "1..$N"

@@ -13,7 +13,7 @@
 SEAL=seal,rsize=131072,wsize=131072
 
 group_A() {
-	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio
+	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio shown
 	cell 3.0.2 A 3.0.2 "" rdma sizes
 	cell 3.0 A 3.0 "" rdma sizes fio
 	cell 3.1.1-sign A 3.1.1 sign rdma signed sizes fio
@@ -30,7 +30,7 @@ group_B() {
 }
 
 group_C() {
-	cell 3.1.1 C 3.1.1 "" rdma listing sizes tree fio
+	cell 3.1.1 C 3.1.1 "" rdma listing sizes tree fio shown
 	cell 3.0 C 3.0 "" rdma sizes
 	cell 3.1.1-seal C 3.1.1 "$SEAL" rdma sealed sizes
 	cell 3.0.2-channels C 3.0.2 multichannel,max_channels=2 rdma channels sizes
@@ -45,11 +45,57 @@ group_E() {
 }
 
 # Loading and unloading: the module that is in the way is named; a device that goes and comes back;
-# twenty rounds of everything.
+# rounds of everything, twenty or, in make test-long, 500.
 group_modules() {
 	other already-loaded
 	other device
-	rounds 20
+	other in-use
+	if [ -n "$LONG" ]; then rounds 500; else rounds 20; fi
+}
+
+# Errors that help (errors.sh).
+group_errors() {
+	local e
+	for e in no-device no-host refused firewall none; do
+		other error-$e
+	done
+}
+
+# Faults under load, which a hard mount survives (faults.sh).
+group_faults() {
+	local f
+	for f in link link-long link-minutes loss loss-heavy disorder silence rdma-lost server-device client-device \
+		server-stop server-killed server-module soft unmount detect; do
+		other fault-$f
+	done
+	other channel-lost
+	other channel-second
+	for f in address loss loss-heavy disorder silence rdma-lost server-stop server-killed; do
+		other siw-fault-$f
+	done
+}
+
+# The short form of the two groups around.
+group_short() {
+	other fault-link
+	other fault-soft
+	other fault-unmount
+	other fault-detect
+	other crowd
+}
+
+# A server with many clients; memory that is short.
+group_load() {
+	other pressure
+	other crowd
+}
+
+# Suites of others.
+group_suites() {
+	local s
+	for s in fsx dbench fs-mark stress; do
+		other suite-$s
+	done
 }
 
 # What a second kernel series has to show.
@@ -58,6 +104,15 @@ group_smoke() {
 	cell 3.0-seal A 3.0 "$SEAL" rdma sealed sizes
 	cell siw C 3.1.1 "" rdma sizes
 	rounds 3
+}
+
+# Two guests, of which the server's loses its power.
+group_power_client() {
+	other power
+}
+
+group_power_server() {
+	other power-serve
 }
 
 # Two guests: the client's half and the server's.

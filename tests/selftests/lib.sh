@@ -9,7 +9,9 @@ WHY=
 SERVER=10.0.0.1
 SHARE=/srv/share
 MNT=/mnt/a
-: "${DIALECT:=3.1.1}"
+# What our module shows.
+DEBUG=/sys/kernel/debug/smbdirect
+: "${DIALECT:=3.1.1}" "${SLOW:=1}" "${SANITIZER:=}" "${LONG:=}"
 
 # why <text>: remember the reason of a failure.
 # shellcheck disable=SC2034 # read by the tests
@@ -18,9 +20,10 @@ why() {
 	return 1
 }
 
-# try <seconds> <command...>: bounded; what it prints becomes the reason of its failure.
+# try <seconds> <command...>: bounded; what it prints becomes the reason of its failure.  All bounds are
+# for the stock kernel; SLOW times as long on this one.
 try() {
-	local t=$1 out rc=0
+	local t=$(($1 * SLOW)) out rc=0
 	shift
 	out=$(timeout -k 5 "$t" "$@" 2>&1) || rc=$?
 	[ "$rc" -ne 0 ] || return 0
@@ -33,7 +36,7 @@ try() {
 
 # wait_for <seconds> <command...>: poll until the command succeeds.
 wait_for() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * SLOW))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $end ] || { why "waited in vain for: $*"; return 1; }
@@ -66,52 +69,98 @@ load_modules() {
 unload_modules() {
 	local m
 	for m in cifs ksmbd smbdirect; do
-		[ ! -e "/sys/module/$m" ] || wait_for 20 timeout -k 5 15 rmmod "$m" || return
+		[ "$m" != smbdirect ] || balanced || return
+		[ ! -e "/sys/module/$m" ] || wait_for 20 timeout -k 5 $((15 * SLOW)) rmmod "$m" || return
 	done
+}
+
+# balanced: with no consumer left, what was made is gone, what was mapped is unmapped, what was posted came
+# back, and no teardown took too long (our module counts); a work that is about to end may hold a connection
+# for a moment.
+balanced() {
+	[ ! -e $DEBUG/counters ] || wait_for 5 even || why "the counters do not balance: $(uneven)"
+}
+
+even() { [ -z "$(uneven)" ]; }
+
+# A teardown takes five seconds at most (R14); siw itself may wait ten for its peer.
+uneven() {
+	local bound=5
+	[ "$KIND" != siw ] || bound=15
+	awk '{ n[$1] = $2 }
+		function pair(a, b) { if (n[a] != n[b]) print a, n[a], b, n[b] }
+		END { pair("domains", "domains_gone"); pair("maps", "unmaps"); pair("receive_requests", "receive_completions")
+			if (n["longest_teardown_ms"] > bound) print "longest_teardown_ms", n["longest_teardown_ms"] }
+	' bound=$((bound * 1000 * SLOW)) $DEBUG/counters
 }
 
 # ---- topologies ----------------------------------------------------------------------------
 
-# rdma_name: the device the server listens on.
-rdma_name() { [ "$TOPOLOGY" = C ] && echo siw0 || echo rxe0; }
-
-# topology_up <A|B|C|E>: see Documentation/testing.  The MTU must be raised before the RDMA link.
+# topology_up <A|B|C|E|F>: see Documentation/testing.  The MTU must be raised before the RDMA link.
+# ${KIND}0 is the device the server listens on.
 topology_up() {
+	# shellcheck disable=SC2034 # read by the tests
 	TOPOLOGY=$1
-	NETNS=()
+	NETNS=() KIND=rxe
+	[ "$1" != C ] || KIND=siw
 	case $1 in
-	A) one_device rxe ;;
+	A) one_device ;;
 	B) two_ends ;;
-	C) insert "$PEERS/siw.ko" && one_device siw ;;
+	C) insert "$PEERS/siw.ko" && one_device ;;
 	D) network_card 10.0.0.2 ;;
 	S) network_card $SERVER ;;
-	E) try 30 modprobe ib_core force_mr=1 && one_device rxe ;;
+	E) try 30 modprobe ib_core force_mr=1 && one_device ;;
+	F) switched_ends ;;
 	*) why "no topology $1" ;;
 	esac
 }
 
-# one_device <rxe|siw>: client and server on one dummy interface.  It has several queues, because
+# one_device: client and server on one dummy interface.  It has several queues, because
 # cifs opens a second channel on an interface only if ksmbd calls it capable of RSS.
 one_device() {
-	[ "$1" != rxe ] || try 60 modprobe rdma_rxe || return
+	[ "$KIND" != rxe ] || try 60 modprobe rdma_rxe || return
 	try 10 modprobe dummy numdummies=0 &&
 		try 10 ip link add dummy0 numtxqueues 4 numrxqueues 4 type dummy &&
 		try 10 ip link set dummy0 mtu 9000 up &&
 		try 10 ip addr add $SERVER/24 dev dummy0 &&
-		try 10 rdma link add "${1}0" type "$1" netdev dummy0
+		try 10 rdma link add "${KIND}0" type "$KIND" netdev dummy0
 }
 
 # two_ends: a veth pair, the far end in the network namespace "cl" where the mount is made.
 two_ends() {
 	try 60 modprobe rdma_rxe && try 10 modprobe veth &&
-		try 10 ip netns add cl &&
-		try 10 ip link add veth0 mtu 9000 type veth peer name veth1 mtu 9000 netns cl &&
-		try 10 ip addr add $SERVER/24 dev veth0 && try 10 ip link set veth0 up &&
-		try 10 ip -n cl addr add 10.0.0.2/24 dev veth1 && try 10 ip -n cl link set veth1 up &&
-		try 10 ip -n cl link set lo up &&
-		try 10 rdma link add rxe0 type rxe netdev veth0 &&
-		try 10 nsenter --net=/run/netns/cl rdma link add rxe1 type rxe netdev veth1
+		try 10 ip netns add cl && cable veth0 veth1 10.0.0 && try 10 ip -n cl link set lo up && rdma_at_both_ends
+}
+
+# cable <interface> <interface in "cl"> <network>: addresses .1 and .2 of the network.
+cable() {
+	try 10 ip link add "$1" mtu 9000 type veth peer name "$2" mtu 9000 netns cl &&
+		try 10 ip addr add "$3.1/24" dev "$1" && try 10 ip link set "$1" up &&
+		try 10 ip -n cl addr add "$3.2/24" dev "$2" && try 10 ip -n cl link set "$2" up
+}
+
+# rdma_at_both_ends: one device on veth0, one on veth1 in "cl".
+rdma_at_both_ends() {
 	NETNS=(nsenter --net=/run/netns/cl)
+	try 10 rdma link add "${KIND}0" type "$KIND" netdev veth0 &&
+		try 10 "${NETNS[@]}" rdma link add "${KIND}1" type "$KIND" netdev veth1
+}
+
+# switched_ends: as two_ends, but with a switch between, in the network namespace "switch": when one of its
+# ports p0 and p1 goes down, the interface behind it loses its carrier and keeps its address and routes.
+switched_ends() {
+	[ "$KIND" != rxe ] || try 60 modprobe rdma_rxe || return
+	try 10 modprobe veth && try 10 modprobe bridge &&
+		try 10 ip netns add cl && try 10 ip netns add switch &&
+		try 10 ip -n switch link add br0 type bridge && try 10 ip -n switch link set br0 mtu 9000 up &&
+		switched_end veth0 p0 $SERVER && switched_end veth1 p1 10.0.0.2 -n cl && rdma_at_both_ends
+}
+
+# switched_end <interface> <port> <address> [ip options...]
+switched_end() {
+	try 10 ip "${@:4}" link add "$1" mtu 9000 type veth peer name "$2" mtu 9000 netns switch &&
+		try 10 ip "${@:4}" addr add "$3/24" dev "$1" && try 10 ip "${@:4}" link set "$1" up &&
+		try 10 ip -n switch link set "$2" master br0 up
 }
 
 # network_card <address>: one end of a cable between two guests; D is the client's, S the server's.
@@ -131,7 +180,9 @@ topology_down() {
 	[ ! -e /sys/class/net/dummy0 ] || try 10 ip link delete dummy0 || return
 	[ ! -e /sys/class/net/veth0 ] || try 10 ip link delete veth0 || return
 	[ ! -e /sys/class/net/eth0 ] || try 10 ip addr flush dev eth0 || return
-	[ ! -e /run/netns/cl ] || try 10 ip netns delete cl || return
+	for d in /run/netns/*; do
+		[ ! -e "$d" ] || try 10 ip netns delete "${d##*/}" || return
+	done
 	NETNS=()
 	for d in siw rdma_rxe rdma_ucm rdma_cm iw_cm ib_cm ib_uverbs ib_core; do
 		[ ! -e "/sys/module/$d" ] || try 30 rmmod "$d" || return
@@ -189,12 +240,14 @@ debug_block() { sed -n '/^SMBDirect protocol/,/^MR mr_ready/p' /proc/fs/cifs/Deb
 # over_rdma: is the mount really on RDMA?  Both the mount table and the transport must say so.
 over_rdma() {
 	grep -q "cifs .*[, ]rdma" /proc/mounts || why "the mount table does not say rdma" || return
-	grep -qi "CONNECTED" /proc/fs/cifs/DebugData || why "DebugData shows no connected SMB Direct transport"
+	connected || why "DebugData shows no connected SMB Direct transport"
 }
+
+connected() { grep -q 'transport status: CONNECTED ' /proc/fs/cifs/DebugData; }
 
 # ---- log -----------------------------------------------------------------------------------
 
-SPLAT='WARNING:|BUG[: ]|Oops|KASAN|KCSAN|UBSAN|lockdep|possible circular|possible recursive|INFO: task .* blocked|refcount_t|Objects remaining|Call Trace|general protection|rcu: INFO|soft lockup|unreferenced object|kernel panic'
+SPLAT='WARNING:|BUG[: ]|Oops|KASAN|KCSAN|UBSAN|lockdep|possible circular|possible recursive|INFO: task .* blocked|refcount_t|Objects remaining|Call Trace|general protection|rcu: INFO|soft lockup|unreferenced object|suspected memory leaks|kernel panic'
 
 log_mark() { MARK="mark $RANDOM$RANDOM $$"; echo "smbd: $MARK" >/dev/kmsg; }
 
@@ -204,9 +257,36 @@ log_since() {
 	if grep -q "smbd: $MARK" /tmp/log-since; then sed "1,/smbd: $MARK/d" /tmp/log-since; else cat /tmp/log-since; fi
 }
 
-# log_clean: no splat since the mark.
+# A warning in the control's own code: a finding about it, which fails no test of ours.
+OF_CONTROL='WARNING: .* at smbdirect_[^ ]* \[smbdirect\]'
+
+# log_clean: no splat since the mark, but for the control's own and for warnings that a test expects of
+# others (TOLERATED, a pattern).
 log_clean() {
 	local line
-	line=$(log_since | grep -E -m1 "$SPLAT") || return 0
+	line=$(log_since | without_tolerated | grep -E -m1 "$SPLAT") || return 0
 	why "kernel log: $line"
+}
+
+# control_warned: it is the control that runs, and it warned; prints of what.
+control_warned() { [ "$TRANSPORT" = c ] && log_since | grep -oE -m1 "$OF_CONTROL"; }
+
+# died: after an oops nothing can be relied on any more.
+died() { [ $(($(</proc/sys/kernel/tainted) & 128)) -ne 0 ]; }
+
+# peer_crashed: did the kernel crash in code of others, at a place that is known? Prints it.
+#	smbd_get_parameters: a mount asks cifs for the sizes of a connection that is just being made again.
+peer_crashed() { log_since | grep -oE -m1 'RIP: [^ ]*:smbd_get_parameters\+[^ ]* \[cifs\]'; }
+
+# without_tolerated: leaves out warnings, from "cut here" to "end trace".
+without_tolerated() {
+	local tolerated=${TOLERATED:-}
+	[ "$TRANSPORT" != c ] || tolerated+="${tolerated:+|}$OF_CONTROL"
+	if [ -z "$tolerated" ]; then cat; return; fi
+	tolerated=$tolerated awk 'BEGIN { tolerated = ENVIRON["tolerated"] }
+		/cut here/ { block = ""; inside = 1 }
+		inside { block = block $0 "\n"; if ($0 ~ tolerated) skip = 1 }
+		!inside { print }
+		/end trace/ { if (!skip) printf "%s", block; inside = skip = 0; block = "" }
+		END { printf "%s", block }'
 }
