@@ -4,7 +4,7 @@
 # the module itself is built by the kernel's kbuild from Kbuild.
 
 SHELL := /bin/bash
-export KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T MODULE UPDATE CC LLVM INSTALL_MOD_PATH
+export KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T MODULE SANITIZER UPDATE CC LLVM INSTALL_MOD_PATH
 # Not the make program's own default of "cc".
 ifeq ($(origin CC),default)
 unexport CC
@@ -15,7 +15,7 @@ endif
 # The scripts call make on their own terms.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-.PHONY: help all modules modules_install clean demo shell test test-long check fuzz fuzz-min mutants root kernel peers cache-clean
+.PHONY: help all modules modules_install clean demo shell test test-long test-debug soak check fuzz fuzz-min mutants fault-table root kernel peers cache-clean
 .NOTPARALLEL:
 
 all: modules
@@ -43,6 +43,15 @@ test:
 
 test-long:
 	@SMBD_LONG=1 scripts/test.sh
+
+test-debug:
+	@SANITIZER="$${SANITIZER:-kasan}" scripts/test.sh
+
+soak:
+	@scripts/soak.sh '$(HOURS)' '$(SEED)'
+
+fault-table:
+	@scripts/fault-table.sh '$(RUNS)' '$(T)'
 
 check:
 	@scripts/check.sh
