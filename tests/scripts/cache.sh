@@ -90,4 +90,25 @@ totals() {
 		grep -q 'failed: .*a/c it broke' <<<"$out" && grep -q 'skipped: .*a/d no device' <<<"$out"
 }
 ok "results/totals" totals
+
+# judged <results>: what becomes of them in the summary.
+judged() { printf '%s\n' "$@" >"$TMP/results"; bash -c ". '$TOP/scripts/results.sh'; control_alone '$TMP/results'"; cat "$TMP/results"; }
+alone() {
+	[ "$(judged "fail guest/7.3/c/A/x why" "pass guest/7.3/c/A/y" "pass guest/7.3/rust/A/x" | head -n1)" = \
+		"skip guest/7.3/c/A/x the control alone fails this: why" ]
+}
+alone_in_pair() {
+	[ "$(judged "fail guest/7.3/pair/c-to-c/server/whole why" "pass guest/7.3/pair/c-to-c/client/y" \
+		"pass guest/7.3/pair/rust-to-rust/client/y" | grep -c '^skip')" = 1 ]
+}
+not_alone() {
+	! judged "fail guest/7.3/c/A/x why" "pass guest/7.3/c/A/y" "fail guest/7.3/rust/A/x" | grep '^skip' &&
+		! judged "fail guest/7.3/c/A/x why" "pass guest/7.3/rust/A/x" | grep '^skip' &&
+		! judged "fail guest/7.3/c/A/x why" "pass guest/7.3/c/A/y" | grep '^skip' &&
+		! judged "fail guest/7.3/c/A/whole why" "pass guest/7.3/c/A/y" "fail guest/7.3/rust/A/x" "pass guest/7.3/rust/A/y" | grep '^skip' &&
+		! judged "fail guest/7.3/rust/A/x why" "pass guest/7.3/rust/A/y" "pass guest/7.3/c/A/x" | grep '^skip'
+}
+ok "results/control_alone" alone
+ok "results/control_alone_in_pair" alone_in_pair
+ok "results/control_not_alone" not_alone
 finished

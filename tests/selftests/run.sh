@@ -213,7 +213,7 @@ whole_group
 . "$KERNEL/build/tools/testing/selftests/kselftest/ktap_helpers.sh"
 ktap_print_header
 for c in "${CELLS[@]}"; do eval "$c"; done
-[ -z "$HOPELESS" ] || echo "Bail out! $HOPELESS failed"
+[ -z "$HOPELESS" ] || echo "Bail out! $HOPELESS failed $(dmesg | grep -m1 RIP:)"
 KSFT_NUM_TESTS=$((KTAP_CNT_PASS + KTAP_CNT_FAIL + KTAP_CNT_SKIP))
 echo "1..$KSFT_NUM_TESTS"
 ktap_finished
