@@ -35,6 +35,23 @@ FAULTS = {
     "siw-fault-rdma-lost": "siw: RDMA's TCP port blocked for 30 s",
     "siw-fault-server-stop": "siw: ksmbd stopped and started",
     "siw-fault-server-killed": "siw: its user-space half killed",
+    "far-card": "two guests: the client's card down for 5 s",
+    "far-silence": "two guests: all packets lost for 30 s",
+    "far-loss": "two guests: 1 % of the client's packets lost, 15 s",
+    "far-disorder": "two guests: the client's overtaken and damaged",
+    "far-rdma-lost": "two guests: the client's RDMA packets lost, 30 s",
+    "far-server-device": "two guests: the server's RDMA device removed",
+    "far-server-stop": "two guests: ksmbd stopped and started",
+    "far-server-killed": "two guests: its user-space half killed",
+    "far-server-module": "two guests: its module unloaded and loaded",
+    "far-siw-card": "two guests, siw: the client's card down for 5 s",
+    "far-siw-silence": "two guests, siw: all packets lost for 30 s",
+    "far-siw-loss": "two guests, siw: 1 % lost for 15 s",
+    "far-siw-disorder": "two guests, siw: overtaken and damaged",
+    "far-siw-rdma-lost": "two guests, siw: RDMA's port blocked for 30 s",
+    "far-siw-server-stop": "two guests, siw: ksmbd stopped and started",
+    "far-siw-server-killed": "two guests, siw: its user-space half killed",
+    "far-siw-server-module": "two guests, siw: its module unloaded and loaded",
 }
 
 
@@ -62,6 +79,9 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as tsv:
         fields = ["test", "module", "run", "result", "ms", "reason"]
         rows = list(csv.DictReader(tsv, fields, delimiter="\t", quoting=csv.QUOTE_NONE))
+    unknown = {r["test"] for r in rows} - set(FAULTS)
+    if unknown:
+        sys.exit("no words for: " + ", ".join(sorted(unknown)))
     print(".. SPDX-License-Identifier: GPL-2.0")
     print(".. Made by ``make fault-table``; do not edit.\n")
     print(f"Kernel {sys.argv[2]}, in a guest under emulation.\n")

@@ -17,14 +17,27 @@ runs=${1:-3} faults=${2:-*}
 [[ $runs =~ ^[1-9][0-9]*$ ]] || die "RUNS=$runs is not a number of runs"
 table=$TOP/Documentation/fault-table.tsv
 WORK=$SMBD_CACHE/run/faults-$(date +%m%d-%H%M%S)-$$
+RESULTS=$WORK/results
 PARALLEL=$(parallel)
 mkdir -p "$WORK"
 
+# boot <run> <transport> <test>: in one guest or, if its name says so, two; sets PATTERN, the test's full name, and
+# run, the client's results.
+boot() {
+	local prefix=guest/$SERIES/$2/$1-$3
+	if [[ $3 == far-* ]]; then
+		PATTERN=$prefix/client/$3 run=$WORK/${prefix//\//-}-client
+		pair "$SERIES" "$2" "$2" "$prefix" far-client far-server
+	else
+		PATTERN=$prefix/$3 run=$WORK/$1-$2-$3
+		one_guest "$SERIES" "$2" "$run" faults "$prefix"
+	fi
+}
+
 # once <run> <transport> <test>: a line "test, transport, run, result, recovery in ms, reason".
 once() {
-	local prefix=guest/$SERIES/$2/faults run=$WORK/$1-$2-$3 PATTERN kind reason
-	PATTERN=$prefix/$3
-	one_guest "$SERIES" "$2" "$run" faults "$prefix"
+	local run PATTERN kind reason
+	boot "$@"
 	# The C module's own warning is reported as a skip with its reason.
 	read -r kind _ reason < <(grep -F " $PATTERN " "$run.results" | tail -n1) || kind=fail reason="no result"
 	reason=${reason% (*}
@@ -36,7 +49,7 @@ once() {
 SERIES=$(series_of "$KVER") || die "the build environment could not be made"
 RUST_KO=$("$TOP/scripts/modules.sh" build)
 say "faults, $runs runs each, results in $WORK"
-for t in $(LIST=1 "$TOP/tests/selftests/run.sh" faults); do
+for t in $(for g in faults far-client; do LIST=1 "$TOP/tests/selftests/run.sh" "$g"; done); do
 	# shellcheck disable=SC2053 # the right side is a pattern
 	[[ $t == $faults ]] || continue
 	for ((run = 1; run <= runs; run++)); do

@@ -68,7 +68,7 @@ control_alone() {
 			k = split(n, part, "/")
 			if (part[3] == "c") part[3] = "rust"
 			else if (part[3] == "pair" && part[4] == "c-to-c") part[4] = "rust-to-rust"
-			else if (part[3] == "power" && part[4] == "c") part[4] = "rust"
+			else if ((part[3] == "power" || part[3] == "far") && part[4] == "c") part[4] = "rust"
 			n = part[1]
 			for (i = 2; i <= k; i++) n = n "/" part[i]
 			return n

@@ -7,6 +7,7 @@
 # How long one boot may take, in seconds: several times what it needs on an idle machine.  A kernel with
 # sanitizers is slower; SLOW stretches the guest's own bounds, and its tests move less data.
 GROUP_BOUND=1500
+[ "${T:-*}" = '*' ] || GROUP_BOUND=3600
 [ -z "$SANITIZER" ] || GROUP_BOUND=7200
 [ -z "${SMBD_LONG:-}" ] || GROUP_BOUND=21600
 
@@ -52,8 +53,9 @@ one_guest() {
 	[ -z "${SMBD_LONG:-}" ] || set -- -v LONG=1 "$@"
 	if [[ $group == exports* ]]; then
 		job=("$TOP/tests/selftests/exports.sh" "$(rest_of_pattern "$prefix")")
-		set -- -v SMBDIRECT_TEST_KO="$TEST_KO" -v TOPOLOGY="$(cut -s -d- -f2 <<<"$group")" "$@"
+		set -- -v TOPOLOGY="$(cut -s -d- -f2 <<<"$group")" "$@"
 	fi
+	set -- -v SMBDIRECT_TEST_KO="${TEST_KO:-}" "$@"
 	KVER=${series%%-*} TRANSPORT=$transport SMBDIRECT_KO=$ko "$TOP/scripts/guest.sh" -t $GROUP_BOUND -d "$run" \
 		"$@" -- "${job[@]}" \
 		>"$run.err" 2>&1 || rc=$?
@@ -140,15 +142,15 @@ joined_guest() {
 new_cable() { printf '/tmp/%s\n' "$(mktemp -u smbd-cable.XXXXXX)"; }
 remove_cable() { $SUDO rm -f "$("$TOP/scripts/root.sh")/fs$1"-[ab]; }
 
-# pair <kernel series> <client's transport> <server's>: two guests.
+# pair <kernel series> <client's transport> <server's> <test prefix> <client's group> <server's>: two guests.
 pair() {
-	local prefix=guest/$1/pair/$2-to-$3 run=$WORK/$1-$2-to-$3 cable server
+	local prefix=$4 run=$WORK/${4//\//-} cable server
 	begin "$prefix"
 	cable=$(new_cable)
 	# The server serves, whichever of the client's tests are wanted.
-	PATTERN='*' joined_guest "$cable" b "$1" "$3" "$run-server" server "$prefix/server" &
+	PATTERN='*' joined_guest "$cable" b "$1" "$3" "$run-server" "$6" "$prefix/server" &
 	server=$!
-	joined_guest "$cable" a "$1" "$2" "$run-client" client "$prefix/client"
+	joined_guest "$cable" a "$1" "$2" "$run-client" "$5" "$prefix/client"
 	touch "$run-server/stop"
 	wait $server
 	remove_cable "$cable"
@@ -200,7 +202,13 @@ group_job() {
 }
 pair_job() {
 	local p=guest/$1/pair/$2-to-$3
-	[ -z "$(names "$p/client" client; names "$p/server" server)" ] || job pair "$@"
+	[ -z "$(names "$p/client" client; names "$p/server" server)" ] || job pair "$@" "$p" client server
+}
+
+far_job() {
+	local p=guest/$1/far/$2
+	[ -z "$(names "$p/client" far-client; names "$p/server" far-server)" ] ||
+		job pair "$1" "$2" "$2" "$p" far-client far-server
 }
 
 power_job() {
@@ -236,7 +244,10 @@ kernel_tests() {
 		for t in $transports; do group_job "$series" "$t" "$g"; done
 	done
 	[ "$pairs" = yes ] || return 0
-	[ -z "${SMBD_LONG:-}" ] && [[ $PATTERN != *power* ]] || for t in $transports; do power_job "$series" "$t"; done
+	for t in $transports; do
+		[ -z "${SMBD_LONG:-}" ] && [[ $PATTERN != *power* ]] || power_job "$series" "$t"
+		[ -z "${SMBD_LONG:-}" ] && [[ $PATTERN != *far/* ]] || far_job "$series" "$t"
+	done
 	pair_job "$series" c c
 	[ "$transports" != c ] || return 0
 	pair_job "$series" rust c

@@ -329,7 +329,9 @@ impl<C: Handler> CmId<C> {
         // SAFETY: As above.
         let event = unsafe { Event::from_raw(raw_event) };
         if raw_event.event != bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
-            if let Some(owner) = owner.filter(|_| id.raw.as_ptr() == raw) {
+            // The removal of a device waits for the id, so it cannot be lost.
+            let lost = event.kind != EventKind::DeviceRemoval && fault::hits(Point::LoseEvent);
+            if let Some(owner) = owner.filter(|_| id.raw.as_ptr() == raw && !lost) {
                 C::event(&owner, &event);
             }
             return 0;

@@ -42,6 +42,8 @@ points! {
     Accept = smbd_fault_SMBD_FAULT_ACCEPT,
     /// The disconnect request is not sent.
     Disconnect = smbd_fault_SMBD_FAULT_DISCONNECT,
+    /// An event of the connection manager is lost, but for a request and the removal of the device.
+    LoseEvent = smbd_fault_SMBD_FAULT_LOSE_EVENT,
     /// No completion queue.
     AllocCq = smbd_fault_SMBD_FAULT_ALLOC_CQ,
     /// No queue pair.

@@ -24,6 +24,7 @@ MODULE_PARM_DESC(fault_rounds, "how often each random fault case tries");
 
 static const char * const points[] = {
 	"create_id", "resolve_address", "resolve_route", "connect", "accept", "disconnect",
+	"lose_event",
 	"alloc_cq", "create_qp", "alloc_mr", "map_buffer", "map_region", "describe_region",
 	"transfer", "post_send", "post_send_part", "post_receive", "post_receive_part",
 	"lose_sent", "break_off",
@@ -165,13 +166,15 @@ static int use(struct smbdirect_socket *client, u32 seed)
 	return ret;
 }
 
-/* Few buffers to set up, and little time until a lost completion is noticed. */
+/* Few buffers to set up, and little time until a lost completion or event is noticed. */
 static void few_and_short(struct smbdirect_socket_parameters *sp)
 {
 	sp->recv_credit_max = 20;
 	sp->send_credit_target = 20;
 	sp->keepalive_interval_msec = 2000;
 	sp->keepalive_timeout_msec = 2000;
+	sp->rdma_connect_timeout_msec = 2000 * smbt_slow();
+	sp->negotiate_timeout_msec = 2000 * smbt_slow();
 }
 
 /* Connects, uses and ends a connection. Returns the first error. */

@@ -48,6 +48,10 @@ static bool leave;
 module_param(leave, bool, 0444);
 MODULE_PARM_DESC(leave, "run nothing and leave sockets behind");
 
+static char *server = "";
+module_param(server, charp, 0444);
+MODULE_PARM_DESC(server, "run nothing and be a server that does not negotiate: refuse or mute");
+
 /* Whether the module under test has fault points. */
 static bool faults;
 
@@ -340,6 +344,8 @@ static int __init smbdirect_test_init(void)
 		leave_sockets();
 		return 0;
 	}
+	if (*server)
+		return smbt_refuser_start(!strcmp(server, "mute"));
 	if (IS_ENABLED(CONFIG_FAULT_INJECTION_DEBUG_FS))
 		faults = smbt_faults_find();
 	for (i = 0; i < ARRAY_SIZE(suites); i++)
@@ -365,6 +371,7 @@ static int __init smbdirect_test_init(void)
 
 static void __exit smbdirect_test_exit(void)
 {
+	smbt_refuser_stop();
 }
 
 module_init(smbdirect_test_init);

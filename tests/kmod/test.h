@@ -46,6 +46,8 @@ u64 smbt_port_flag(bool right);
 unsigned int smbt_region_pages(void);
 u8 smbt_node_type(void);
 const char *smbt_netdev_name(unsigned int which);
+int smbt_refuser_start(bool mute);
+void smbt_refuser_stop(void);
 void smbt_address(struct sockaddr_in *sin, unsigned int port_offset);
 unsigned int smbt_stress_ms(void);
 unsigned int smbt_slow(void);

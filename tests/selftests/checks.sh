@@ -17,7 +17,7 @@ else
 fi
 
 # local_share: can the server's side of a file be looked at from here?  Not with two guests.
-local_share() { [ "$TOPOLOGY" != D ]; }
+local_share() { [[ $TOPOLOGY != [DG] ]]; }
 
 # take_down: what topology_up, load_modules and, on this side, server_start have set up.
 take_down() { { ! local_share || server_stop; } && unload_modules && topology_down; }
@@ -182,6 +182,22 @@ test_leaks() {
 test_serve() {
 	topology_up S && load_modules && server_start || return
 	wait_for 900 served && take_down
+}
+
+# obey: the same, for a client that orders faults, "<fault> <seconds>", by a file on the share.
+# shellcheck disable=SC2034 # by run.sh
+bound_obey=3600
+test_obey() {
+	local fault seconds
+	topology_up T && load_modules && server_start || return
+	until served; do
+		sleep 1
+		[ -s $SHARE/order ] || continue
+		read -r fault seconds <$SHARE/order
+		rm $SHARE/order
+		"${fault}_strikes" && sleep "$seconds" && "${fault}_ends" || return
+	done
+	take_down
 }
 
 check_over() { touch $MNT/done; }

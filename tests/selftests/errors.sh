@@ -63,6 +63,26 @@ test_error_firewall() {
 		record "$SERVER:445" '*RDMA_CONNECT_RUNNING: *(-110)*UDP 4791*' && told 1 && take_down
 }
 
+# refuser <how>: in the server's place one that takes connections and does not negotiate.
+refuser() { try 60 insmod "$SMBDIRECT_TEST_KO" addr=$SERVER port=445 server="$1"; }
+refuser_gone() { try 30 rmmod smbdirect_test; }
+
+# The server answers the first message with a failure.
+# rules: A2
+test_error_negotiation() {
+	topology_up A && load_modules && refuser refuse && no_mount &&
+		record "$SERVER:445" '*NEGOTIATE_RUNNING: peer broke rule A2: *(-111)*the server refuses SMB Direct*' && told 1 &&
+		refuser_gone && all_down
+}
+
+# The server says nothing. cifs gives it two minutes.
+# rules: E2
+test_error_mute() {
+	topology_up A && load_modules && refuser mute && MOUNT_BOUND=150 no_mount &&
+		record "$SERVER:445" '*NEGOTIATE_RUNNING: not up in time (-110)*does not answer as an SMB Direct server*' && told 1 &&
+		refuser_gone && all_down
+}
+
 # What is no error is not told: mount, I/O, unmount, the end of the server.
 test_error_none() {
 	topology_up A && load_modules && server_start && random_pool && smb_mount && one_size 1048577 && smb_umount &&

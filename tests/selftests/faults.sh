@@ -12,7 +12,7 @@ KEEPALIVE=5
 # struck <seconds> <fault> [topology]
 struck() {
 	local fio=$(($1 + 30))
-	topology_up "${3:-F}" && load_modules && server_start && random_pool || return
+	topology_up "${3:-F}" && load_modules && serve && random_pool || return
 	echo $KEEPALIVE >/proc/fs/cifs/smbd_keep_alive_interval
 	smb_mount "hard,echo_interval=$KEEPALIVE" && one_size 65536 && mkdir $MNT/fio || return
 	beside writers "$fio"
@@ -44,9 +44,11 @@ writers() {
 on_switch() { try 10 ip netns exec switch "$@"; }
 
 # both <tc arguments...>: on what the switch sends to either end; with siw, which does not know network
-# namespaces, on the way from this host to itself.
+# namespaces, on the way from this host to itself; with two guests, on what the client sends.
 both() {
-	if [ "$KIND" = siw ]; then
+	if ! local_share; then
+		try 10 tc "$1" "$2" dev eth0 "${@:3}"
+	elif [ "$KIND" = siw ]; then
 		try 10 tc "$1" "$2" dev lo "${@:3}"
 	else
 		on_switch tc "$1" "$2" dev p0 "${@:3}" && on_switch tc "$1" "$2" dev p1 "${@:3}"
@@ -68,7 +70,7 @@ loss_ends() { both qdisc del root; }
 
 # rxe warns of its own completer when acknowledgements arrive out of order; it goes on.
 # shellcheck disable=SC2034 # by run.sh
-tolerated_fault_disorder='WARNING: drivers/infiniband/sw/rxe/rxe_comp.c'
+tolerated_fault_disorder='WARNING: drivers/infiniband/sw/rxe/rxe_comp.c' tolerated_far_disorder=$tolerated_fault_disorder
 # A packet in ten is late, so that others overtake it, and one in a hundred is damaged.
 disorder_strikes() { both qdisc add root netem delay 2ms reorder 90% 50% corrupt 1%; }
 disorder_ends() { both qdisc del root; }
@@ -93,7 +95,8 @@ drop() { both filter add egress protocol ip flower ip_proto "$@" action drop; }
 
 # Removal under load takes 10 s at most (R19).
 server_device_strikes() { try 10 rdma link delete "${KIND}0"; }
-server_device_ends() { try 10 rdma link add "${KIND}0" type "$KIND" netdev veth0; }
+server_device_ends() { try 10 rdma link add "${KIND}0" type "$KIND" netdev "$(server_netdev)"; }
+server_netdev() { if [ -e /sys/class/net/eth0 ]; then echo eth0; else echo veth0; fi; }
 
 client_device_strikes() { try 10 "${NETNS[@]}" rdma link delete "${KIND}1"; }
 client_device_ends() { try 10 "${NETNS[@]}" rdma link add "${KIND}1" type "$KIND" netdev veth1; }
@@ -106,6 +109,21 @@ server_killed_ends() { try 30 ksmbd.control --shutdown; wait_for 20 server_gone 
 
 server_module_strikes() { server_stop_strikes && wait_for 30 rmmod ksmbd; }
 server_module_ends() { insert "$PEERS/ksmbd.ko" && server_start; }
+
+# With two guests: the client's own card loses its link, and comes back with its address.
+card_strikes() { try 10 ip link set eth0 down; }
+card_ends() { try 10 ip link set eth0 up; }
+
+# ... or neither end hears the other.
+void_strikes() {
+	try 10 tc qdisc add dev eth0 clsact && try 10 tc filter add dev eth0 egress matchall action drop &&
+		try 10 tc filter add dev eth0 ingress matchall action drop
+}
+void_ends() { try 10 tc qdisc del dev eth0 clsact; }
+
+# ... or the other guest is told what to do to itself, and for how long: ORDER.
+order_strikes() { try 10 sh -c "echo $ORDER >$MNT/order"; }
+order_ends() { :; }
 
 # ---- power ----------------------------------------------------------------------------------
 
@@ -224,6 +242,23 @@ test_fault_client_device() { struck 5 client_device; }
 test_fault_server_stop() { struck 5 server_stop; }
 test_fault_server_killed() { struck 5 server_killed; }
 test_fault_server_module() { struck 5 server_module; }
+test_far_card() { struck 5 card D; }
+test_far_silence() { struck 30 void D; }
+test_far_loss() { LOSS=1 struck 15 loss D; }
+test_far_disorder() { struck 15 disorder D; }
+test_far_rdma_lost() { struck 30 rdma_lost D; }
+test_far_server_device() { ORDER="server_device 5" struck 6 order D; }
+test_far_server_stop() { ORDER="server_stop 5" struck 6 order D; }
+test_far_server_killed() { ORDER="server_killed 5" struck 6 order D; }
+test_far_server_module() { ORDER="server_module 5" struck 6 order D; }
+test_far_siw_card() { struck 5 card G; }
+test_far_siw_silence() { struck 30 void G; }
+test_far_siw_loss() { LOSS=1 struck 15 loss G; }
+test_far_siw_disorder() { struck 15 disorder G; }
+test_far_siw_rdma_lost() { struck 30 rdma_lost G; }
+test_far_siw_server_stop() { ORDER="server_stop 5" struck 6 order G; }
+test_far_siw_server_killed() { ORDER="server_killed 5" struck 6 order G; }
+test_far_siw_server_module() { ORDER="server_module 5" struck 6 order G; }
 test_siw_fault_address() { struck 10 address C; }
 test_siw_fault_loss() { LOSS=1 struck 15 loss C; }
 test_siw_fault_loss_heavy() { LOSS=10 struck 15 loss C; }

@@ -56,9 +56,10 @@ group_modules() {
 # Errors that help (errors.sh).
 group_errors() {
 	local e
-	for e in no-device no-host refused firewall none; do
+	for e in no-device no-host refused firewall negotiation none; do
 		other error-$e
 	done
+	[ -z "$LONG" ] || other error-mute
 }
 
 # Faults under load, which a hard mount survives (faults.sh).
@@ -73,6 +74,21 @@ group_faults() {
 	for f in address loss loss-heavy disorder silence rdma-lost server-stop server-killed; do
 		other siw-fault-$f
 	done
+}
+
+# Faults between two guests, of which the server's (group_far_server) does what it is told; over rxe and siw.
+group_far_client() {
+	local f
+	for f in card silence loss disorder rdma-lost server-device server-stop server-killed server-module; do
+		other far-$f
+	done
+	for f in card silence loss disorder rdma-lost server-stop server-killed server-module; do
+		other far-siw-$f
+	done
+}
+
+group_far_server() {
+	other obey
 }
 
 # The short form of the two groups around.

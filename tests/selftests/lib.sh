@@ -86,7 +86,7 @@ even() { [ -z "$(uneven)" ]; }
 # A teardown takes five seconds at most (R14); siw itself may wait ten for its peer.
 uneven() {
 	local bound=5
-	[ "$KIND" != siw ] || bound=15
+	[ ! -e /sys/module/siw ] || bound=15
 	awk '{ n[$1] = $2 }
 		function pair(a, b) { if (n[a] != n[b]) print a, n[a], b, n[b] }
 		END { pair("domains", "domains_gone"); pair("maps", "unmaps"); pair("receive_requests", "receive_completions")
@@ -96,19 +96,21 @@ uneven() {
 
 # ---- topologies ----------------------------------------------------------------------------
 
-# topology_up <A|B|C|E|F>: see Documentation/testing.  The MTU must be raised before the RDMA link.
+# topology_up <A|B|C|D|E|F|G|S|T>: see Documentation/testing.  The MTU must be raised before the RDMA link.
 # ${KIND}0 is the device the server listens on.
 topology_up() {
 	# shellcheck disable=SC2034 # read by the tests
 	TOPOLOGY=$1
 	NETNS=() KIND=rxe
-	[ "$1" != C ] || KIND=siw
+	[[ $1 != [CG] ]] || KIND=siw
 	case $1 in
 	A) one_device ;;
 	B) two_ends ;;
 	C) insert "$PEERS/siw.ko" && one_device ;;
-	D) network_card 10.0.0.2 ;;
-	S) network_card $SERVER ;;
+	D) network_card 10.0.0.2 rxe ;;
+	G) network_card 10.0.0.2 siw ;;
+	S) network_card $SERVER rxe ;;
+	T) network_card $SERVER rxe siw ;;
 	E) try 30 modprobe ib_core force_mr=1 && one_device ;;
 	F) switched_ends ;;
 	*) why "no topology $1" ;;
@@ -163,12 +165,16 @@ switched_end() {
 		try 10 ip -n switch link set "$2" master br0 up
 }
 
-# network_card <address>: one end of a cable between two guests; D is the client's, S the server's.
+# network_card <address> <kinds of device...>: one end of a cable between two guests; D and G are the client's,
+# S and T the server's.
 network_card() {
-	try 60 modprobe rdma_rxe && try 60 modprobe virtio_net &&
-		wait_for 20 test -e /sys/class/net/eth0 &&
-		try 10 ip addr add "$1/24" dev eth0 && try 10 ip link set eth0 up &&
-		try 10 rdma link add rxe0 type rxe netdev eth0
+	local kind
+	try 60 modprobe virtio_net && wait_for 20 test -e /sys/class/net/eth0 &&
+		try 10 ip addr add "$1/24" dev eth0 && try 10 ip link set eth0 up || return
+	for kind in "${@:2}"; do
+		if [ "$kind" = rxe ]; then try 60 modprobe rdma_rxe; else insert "$PEERS/siw.ko"; fi &&
+			try 10 rdma link add "${kind}0" type "$kind" netdev eth0 || return
+	done
 }
 
 # topology_down: links, namespaces and the whole RDMA stack, so that the next one starts fresh.
@@ -228,7 +234,7 @@ server_gone() { ! kill -0 "$1" && ! server_listens; }
 # smb_mount [options] [mount point]: -o rdma from wherever the topology puts the client.
 smb_mount() {
 	mkdir -p "${2:-$MNT}"
-	try 90 "${NETNS[@]}" mount -t cifs "//$SERVER/share" "${2:-$MNT}" \
+	try "${MOUNT_BOUND:-90}" "${NETNS[@]}" mount -t cifs "//$SERVER/share" "${2:-$MNT}" \
 		-o "rdma,vers=$DIALECT,username=root,password=pw,cache=none${1:+,$1}"
 }
 
