@@ -15,7 +15,7 @@ endif
 # The scripts call make on their own terms.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-.PHONY: help all modules modules_install clean demo shell test test-long test-debug soak check fuzz fuzz-min mutants fault-table root kernel peers cache-clean
+.PHONY: help all modules modules_install clean demo shell test test-long test-debug soak bench check fuzz fuzz-min mutants fault-table root kernel peers cache-clean
 .NOTPARALLEL:
 
 all: modules
@@ -49,6 +49,9 @@ test-debug:
 
 soak:
 	@scripts/soak.sh '$(HOURS)' '$(SEED)'
+
+bench:
+	@scripts/bench.sh '$(CASE)' '$(PAIRS)'
 
 fault-table:
 	@scripts/fault-table.sh '$(RUNS)' '$(T)'

@@ -11,6 +11,7 @@ Targets
   test-long        the same, with the explorer and the properties of the core at full length (hours)
   test-debug       the guest tests on a kernel with KASAN, lockdep and more, which it builds first
   soak             mixed load with faults for HOURS; ends in a report with a plot
+  bench            our module, the C module and TCP by turns, counted in instructions; CASE= for one case
   fault-table      every fault with the C module and ours by turns; writes the table in Documentation/ (hours)
   check            format, lints, layering, documentation, script and C style
   fuzz             run one fuzz target of the protocol core, from the committed corpus on
@@ -32,6 +33,8 @@ Variables
   TARGET=name      fuzz, fuzz-min: pdu, receiver, negotiate, descriptor, depth or connection
   SECONDS=n        fuzz: for so long; default: 60
   HOURS=n SEED=n   soak: for so long (1.5 will do), with this schedule; default seed: 1
+  CASE=set/case    bench: only cases whose name matches this pattern, e.g. CASE=rxe/read-4k-1
+  PAIRS=n          bench: so many turns of each; default 5
   RUNS=n           fault-table: each fault so often; default 3; T= picks faults by name
   MODULE=name      mutants: only this module of rust/proto, e.g. MODULE=credits
   SANITIZER=kcsan  test-debug: look for data races instead (kasan is the default)

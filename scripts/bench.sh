@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Our module, the C module and TCP side by side, counted in instructions:	bench.sh [case] [pairs]
+# One guest whose clock goes on by 2 ns with each instruction, so that the host's load does not matter. A case
+# prints its table; without one all are measured, and Documentation/bench.{rst,json,svg} are written.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+case=${1:-*} pairs=${2:-5}
+[[ $pairs =~ ^[1-9][0-9]*$ ]] || die "PAIRS=$pairs is not a number of pairs"
+[ -z "$SANITIZER" ] || die "a kernel with sanitizers says nothing about speed; use the stock one"
+run=$SMBD_CACHE/run/bench-$(date +%m%d-%H%M%S)-$$
+
+# One thread emulates all processors in turn. While the guest waits for this machine, for a file, its clock jumps
+# from timer to timer; so all its bounds are far away.
+measure() {
+	ACCEL=tcg,thread=single TRANSPORT=rust BOOT_BOUND=600 "$TOP/scripts/guest.sh" -t 28800 -d "$run" -v SLOW=1000 \
+		-q -icount -q shift=1,sleep=off -- "$TOP/tests/bench/guest.sh" "$pairs" "$case"
+}
+
+report() {
+	"$TOP/scripts/enter-root.sh" python3 "$TOP/tests/bench/report.py" "$run" "$(<"$("$TOP/scripts/kernel.sh")/release")" \
+		"$(git -C "$TOP" rev-parse --short HEAD)" "$@"
+}
+
+ROOT=$("$TOP/scripts/root.sh")
+export ROOT
+step "bench, $pairs pairs of $case" measure || die "the guest did not measure it all: $(tail -n1 "$run/out")" "$run/out"
+if [ "$case" = '*' ]; then report "$TOP/Documentation"; else report; fi

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash disable=SC2034
+#
+# The cases of "make bench". Sourced by guest.sh. Work is fixed, not time: the same requests for all.
+
+# sets_of <topology>: A is rxe, E rxe whose transfers all need registrations, C siw.
+sets_of() {
+	case $1 in
+	A) echo rxe rxe-sign rxe-seal rxe-3.0 rxe-channels ;;
+	E) echo rxe-mr ;;
+	C) echo siw ;;
+	esac
+}
+
+# options_of <set>: how it is mounted.
+options_of() {
+	case $1 in
+	*-sign) echo vers=3.1.1,sign ;;
+	# See tests/selftests/groups.sh for the sizes.
+	*-seal) echo vers=3.1.1,seal,rsize=1048576,wsize=1048576 ;;
+	*-3.0) echo vers=3.0 ;;
+	*-channels) echo vers=3.1.1,multichannel,max_channels=4 ;;
+	*) echo vers=3.1.1 ;;
+	esac
+}
+
+# has_tcp <set>: what TCP does is the same on all devices.
+has_tcp() { [[ $1 == rxe* && $1 != rxe-mr ]]; }
+
+cases_of() {
+	case $1 in
+	rxe) echo read-4k-1 write-4k-1 read-4k-8 write-4k-8 read-4k-32 write-4k-32 read-64k write-64k read-1m write-1m \
+		read-4m write-4m read-1m-4 files ;;
+	rxe-sign | rxe-seal) echo read-4k-1 write-4k-1 read-1m write-1m ;;
+	rxe-channels) echo read-4k-32 read-1m-4 write-1m-4 ;;
+	*) echo read-4k-1 write-4k-1 read-4k-8 read-1m write-1m ;;
+	esac
+}
+
+case_read-4k-1() { job randread 4k 1 1000; }
+case_write-4k-1() { job randwrite 4k 1 1000; }
+case_read-4k-8() { job randread 4k 8 200; }
+case_write-4k-8() { job randwrite 4k 8 200; }
+case_read-4k-32() { job randread 4k 32 50; }
+case_write-4k-32() { job randwrite 4k 32 50; }
+case_read-64k() { job read 64k 1 300; }
+case_write-64k() { job write 64k 1 300; }
+case_read-1m() { job read 1m 1 24; }
+case_write-1m() { job write 1m 1 24; }
+case_read-4m() { job read 4m 1 8; }
+case_write-4m() { job write 4m 1 8; }
+case_read-1m-4() { job read 1m 4 8; }
+case_write-1m-4() { job write 1m 4 8; }
+case_files() { try 3000 python3 "$here/files.py" $MNT/files 1000 >/tmp/result.json || return; }

@@ -1,0 +1,101 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The guest's part of "make bench":	guest.sh <pairs> <pattern of cases>	(in the guest, as root)
+# The modules take turns in one boot, with the same cifs and ksmbd. Every measurement leaves files in
+# $RUN/bench, <set>.<case>.<pair>.<arm>.<kind>: what fio says (json) and, from before and after it, /proc/stat
+# and the module's own counters. What they mean is worked out on the host, by report.py.
+#	arm c, rust, tcp	whose connection; tcp is cifs without RDMA
+#	set			topology and mount options, below
+
+here=$(cd "$(dirname "$0")" && pwd)
+for f in lib checks; do
+	# shellcheck source=/dev/null
+	. "$here/../selftests/$f.sh"
+done
+# shellcheck source=tests/bench/cases.sh
+. "$here/cases.sh"
+PAIRS=$1 PATTERN=$2 OUT=$RUN/bench
+OURS=$SMBDIRECT_KO
+
+# wanted <set> [case]: is the case, or any of the set, asked for?
+# shellcheck disable=SC2053 # the right side is a pattern
+wanted() {
+	local c
+	[ $# -eq 1 ] || { [[ $1/$2 == $PATTERN ]]; return; }
+	for c in $(cases_of "$1"); do ! wanted "$1" "$c" || return 0; done
+	return 1
+}
+
+# snapshot <file>: what the kernel and our module have counted so far.
+snapshot() { cat /proc/stat "$([ ! -e $DEBUG/counters ] || echo $DEBUG/counters)" >"$1" 2>/dev/null; }
+
+# measure <set> <case> <pair> <arm>
+measure() {
+	local base=$OUT/$1.$2.$3.$4
+	sync
+	snapshot /tmp/before
+	"case_$2" || why "$base: $WHY" || return
+	snapshot /tmp/after
+	cp /tmp/result.json "$base.json" && cp /tmp/before "$base.before" && cp /tmp/after "$base.after"
+}
+
+# fio <rw> <block size> <jobs> <I/Os of a job>: on the file that is there.
+job() {
+	try 3000 fio --name=bench --filename=$MNT/data --size=64m --direct=1 --ioengine=psync --thread --rw="$1" --bs="$2" \
+		--numjobs="$3" --number_ios="$4" --norandommap --randseed=7 --fallocate=none --group_reporting \
+		--output-format=json --output=/tmp/result.json
+}
+
+# mounted <set> <pair> <arm>: the cases of one mount, after a warm-up.
+mounted() {
+	local c rdma=rdma,
+	[ "$3" != tcp ] || rdma=
+	mkdir -p $MNT
+	try 300 mount -t cifs //$SERVER/share $MNT -o "${rdma}username=root,password=pw,cache=none,$(options_of "$1")" || return
+	try 300 dd if=$MNT/data of=/dev/null bs=1M count=4 status=none &&
+		try 300 dd if=/dev/zero of=$MNT/warm bs=4k count=50 conv=fsync status=none || return
+	[ "$3" = tcp ] || over_rdma || return
+	for c in $(cases_of "$1"); do
+		! wanted "$1" "$c" || measure "$1" "$c" "$2" "$3" || return
+	done
+	smb_umount
+}
+
+# arm <topology> <pair> <arm>: load, serve, every mount of the topology, unload.
+arm() {
+	local set
+	case $3 in
+	rust) TRANSPORT=rust SMBDIRECT_KO=$OURS ;;
+	*) TRANSPORT=c SMBDIRECT_KO=$PEERS/c/smbdirect.ko ;;
+	esac
+	load_modules && server_start && try 60 dd if=/dev/zero of=$SHARE/data bs=1M count=64 status=none || return
+	for set in $(sets_of "$1"); do
+		wanted "$set" || continue
+		[ "$3" != tcp ] || has_tcp "$set" || continue
+		mounted "$set" "$2" "$3" || return
+	done
+	rm $SHARE/data
+	server_stop && unload_modules
+}
+
+# turns <topology>: each pair in the other order than the one before.
+turns() {
+	local pair a order
+	for ((pair = 1; pair <= PAIRS; pair++)); do
+		order="c rust tcp"
+		[ $((pair % 2)) -eq 1 ] || order="tcp rust c"
+		for a in $order; do arm "$1" "$pair" "$a" || return; done
+	done
+}
+
+mkdir -p "$OUT"
+log_mark
+for t in A E C; do
+	for set in $(sets_of $t); do
+		wanted "$set" || continue
+		topology_up $t && turns $t && topology_down && log_clean || { echo "not ok $t: $WHY"; exit 1; }
+		break
+	done
+done
+echo ok
