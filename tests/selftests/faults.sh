@@ -82,16 +82,19 @@ silence_ends() { both qdisc del root; }
 # RDMA's packets vanish, other TCP's pass.
 rdma_lost_strikes() {
 	both qdisc add clsact || return
-	if [ "$KIND" = siw ]; then
-		drop tcp dst_port 5445 && drop tcp src_port 5445
+	if ! local_share; then
+		# See void_strikes.
+		drop ingress udp dst_port 4791 && drop ingress tcp src_port 5445
+	elif [ "$KIND" = siw ]; then
+		drop egress tcp dst_port 5445 && drop egress tcp src_port 5445
 	else
-		drop udp dst_port 4791
+		drop egress udp dst_port 4791
 	fi
 }
 rdma_lost_ends() { both qdisc del clsact; }
 
-# drop <protocol> <port...>
-drop() { both filter add egress protocol ip flower ip_proto "$@" action drop; }
+# drop <direction> <protocol> <port...>
+drop() { both filter add "$1" protocol ip flower ip_proto "${@:2}" action drop; }
 
 # Removal under load takes 10 s at most (R19).
 server_device_strikes() { try 10 rdma link delete "${KIND}0"; }
@@ -110,13 +113,13 @@ server_killed_ends() { try 30 ksmbd.control --shutdown; wait_for 20 server_gone 
 server_module_strikes() { server_stop_strikes && wait_for 30 rmmod ksmbd; }
 server_module_ends() { insert "$PEERS/ksmbd.ko" && server_start; }
 
-# With two guests: neither end hears the other. (With the client's card set down and up again rxe answers no
-# request to connect any more, whichever module asks.)
+# With two guests: neither end hears the other. What leaves must be lost behind rxe's back: where an interface
+# refuses a packet (it is down, or clsact drops it), rxe's queue pair for management stays broken for good.
 void_strikes() {
-	try 10 tc qdisc add dev eth0 clsact && try 10 tc filter add dev eth0 egress matchall action drop &&
+	both qdisc add root netem loss 100% && try 10 tc qdisc add dev eth0 clsact &&
 		try 10 tc filter add dev eth0 ingress matchall action drop
 }
-void_ends() { try 10 tc qdisc del dev eth0 clsact; }
+void_ends() { both qdisc del root && both qdisc del clsact; }
 
 # ... or the other guest is told what to do to itself, and for how long: ORDER.
 order_strikes() { try 10 sh -c "echo $ORDER >$MNT/order"; }
