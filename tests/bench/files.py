@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Small files: create, stat, read and unlink <count> of them in <folder>. Prints a JSON object: seconds of each."""
+"""Small files: create, stat, read and unlink <count> of them in <folder>:  files.py <folder> <count> <result>
+The result is a JSON object: seconds of each."""
 
 import json
 import os
@@ -22,7 +23,7 @@ def read(name):
 
 
 def main():
-    folder, count = sys.argv[1], int(sys.argv[2])
+    folder, count, result = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     os.mkdir(folder)
     names = [f"{folder}/{i}" for i in range(count)]
     seconds = {}
@@ -32,7 +33,8 @@ def main():
             work(name)
         seconds[work.__name__] = (time.monotonic_ns() - start) / 1e9
     os.rmdir(folder)
-    print(json.dumps({"files": count, "seconds": seconds}))
+    with open(result, "w", encoding="ascii") as file:
+        json.dump({"files": count, "seconds": seconds}, file)
 
 
 main()

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
+# shellcheck disable=SC2086
 #
 # The guest's part of "make bench":	guest.sh <pairs> <pattern of cases>	(in the guest, as root)
 # The modules take turns in one boot, with the same cifs and ksmbd. Every measurement leaves files in
@@ -28,7 +29,7 @@ wanted() {
 }
 
 # snapshot <file>: what the kernel and our module have counted so far.
-snapshot() { cat /proc/stat "$([ ! -e $DEBUG/counters ] || echo $DEBUG/counters)" >"$1" 2>/dev/null; }
+snapshot() { cat /proc/stat $DEBUG/counters >"$1" 2>/dev/null || true; }
 
 # measure <set> <case> <pair> <arm>
 measure() {
@@ -65,6 +66,7 @@ mounted() {
 # arm <topology> <pair> <arm>: load, serve, every mount of the topology, unload.
 arm() {
 	local set
+	# shellcheck disable=SC2034 # read by lib.sh
 	case $3 in
 	rust) TRANSPORT=rust SMBDIRECT_KO=$OURS ;;
 	*) TRANSPORT=c SMBDIRECT_KO=$PEERS/c/smbdirect.ko ;;

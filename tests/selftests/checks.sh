@@ -17,7 +17,7 @@ else
 fi
 
 # local_share: can the server's side of a file be looked at from here?  Not with two guests.
-local_share() { [[ $TOPOLOGY != [DG] ]]; }
+local_share() { [[ $TOPOLOGY != [DGH] ]]; }
 
 # take_down: what topology_up, load_modules and, on this side, server_start have set up.
 take_down() { { ! local_share || server_stop; } && unload_modules && topology_down; }

@@ -44,22 +44,20 @@ writers() {
 on_switch() { try 10 ip netns exec switch "$@"; }
 
 # both <tc arguments...>: on what the switch sends to either end; with siw, which does not know network
-# namespaces, on the way from this host to itself; with two guests, on what the client sends.
+# namespaces, in topology C on the way from this host to itself.
 both() {
-	if ! local_share; then
-		try 10 tc "$1" "$2" dev eth0 "${@:3}"
-	elif [ "$KIND" = siw ]; then
+	if [ "$TOPOLOGY" = C ]; then
 		try 10 tc "$1" "$2" dev lo "${@:3}"
 	else
-		on_switch tc "$1" "$2" dev p0 "${@:3}" && on_switch tc "$1" "$2" dev p1 "${@:3}"
+		on_switch tc "$1" "$2" dev "$UPLINK" "${@:3}" && on_switch tc "$1" "$2" dev p1 "${@:3}"
 	fi
 }
 
 # ---- the faults, each as <name>_strikes and <name>_ends ------------------------------------------
 
 # A cable beyond the switch is pulled.
-link_strikes() { on_switch ip link set p0 nomaster; }
-link_ends() { on_switch ip link set p0 master br0; }
+link_strikes() { on_switch ip link set "$UPLINK" nomaster; }
+link_ends() { on_switch ip link set "$UPLINK" master br0; }
 
 # With siw only, see Documentation/testing.
 address_strikes() { try 10 ip addr del $SERVER/24 dev dummy0; }
@@ -82,19 +80,16 @@ silence_ends() { both qdisc del root; }
 # RDMA's packets vanish, other TCP's pass.
 rdma_lost_strikes() {
 	both qdisc add clsact || return
-	if ! local_share; then
-		# See void_strikes.
-		drop ingress udp dst_port 4791 && drop ingress tcp src_port 5445
-	elif [ "$KIND" = siw ]; then
-		drop egress tcp dst_port 5445 && drop egress tcp src_port 5445
+	if [ "$KIND" = siw ]; then
+		drop tcp dst_port 5445 && drop tcp src_port 5445
 	else
-		drop egress udp dst_port 4791
+		drop udp dst_port 4791
 	fi
 }
 rdma_lost_ends() { both qdisc del clsact; }
 
-# drop <direction> <protocol> <port...>
-drop() { both filter add "$1" protocol ip flower ip_proto "${@:2}" action drop; }
+# drop <protocol> <port...>
+drop() { both filter add egress protocol ip flower ip_proto "$@" action drop; }
 
 # Removal under load takes 10 s at most (R19).
 server_device_strikes() { try 10 rdma link delete "${KIND}0"; }
@@ -113,15 +108,7 @@ server_killed_ends() { try 30 ksmbd.control --shutdown; wait_for 20 server_gone 
 server_module_strikes() { server_stop_strikes && wait_for 30 rmmod ksmbd; }
 server_module_ends() { insert "$PEERS/ksmbd.ko" && server_start; }
 
-# With two guests: neither end hears the other. What leaves must be lost behind rxe's back: where an interface
-# refuses a packet (it is down, or clsact drops it), rxe's queue pair for management stays broken for good.
-void_strikes() {
-	both qdisc add root netem loss 100% && try 10 tc qdisc add dev eth0 clsact &&
-		try 10 tc filter add dev eth0 ingress matchall action drop
-}
-void_ends() { both qdisc del root && both qdisc del clsact; }
-
-# ... or the other guest is told what to do to itself, and for how long: ORDER.
+# With two guests the other one is told what to do to itself, and for how long: ORDER.
 order_strikes() { try 10 sh -c "echo $ORDER >$MNT/order"; }
 order_ends() { :; }
 
@@ -242,17 +229,17 @@ test_fault_client_device() { struck 5 client_device; }
 test_fault_server_stop() { struck 5 server_stop; }
 test_fault_server_killed() { struck 5 server_killed; }
 test_fault_server_module() { struck 5 server_module; }
-test_far_link() { struck 5 void D; }
-test_far_silence() { struck 30 void D; }
-test_far_loss() { LOSS=1 struck 15 loss D; }
-test_far_disorder() { struck 15 disorder D; }
-test_far_rdma_lost() { struck 30 rdma_lost D; }
-test_far_server_device() { ORDER="server_device 5" struck 6 order D; }
-test_far_server_stop() { ORDER="server_stop 5" struck 6 order D; }
-test_far_server_killed() { ORDER="server_killed 5" struck 6 order D; }
-test_far_server_module() { ORDER="server_module 5" struck 6 order D; }
-test_far_siw_link() { struck 5 void G; }
-test_far_siw_silence() { struck 30 void G; }
+test_far_link() { struck 5 link H; }
+test_far_silence() { struck 30 silence H; }
+test_far_loss() { LOSS=1 struck 15 loss H; }
+test_far_disorder() { struck 15 disorder H; }
+test_far_rdma_lost() { struck 30 rdma_lost H; }
+test_far_server_device() { ORDER="server_device 5" struck 6 order H; }
+test_far_server_stop() { ORDER="server_stop 5" struck 6 order H; }
+test_far_server_killed() { ORDER="server_killed 5" struck 6 order H; }
+test_far_server_module() { ORDER="server_module 5" struck 6 order H; }
+test_far_siw_link() { struck 5 link G; }
+test_far_siw_silence() { struck 30 silence G; }
 test_far_siw_loss() { LOSS=1 struck 15 loss G; }
 test_far_siw_disorder() { struck 15 disorder G; }
 test_far_siw_rdma_lost() { struck 30 rdma_lost G; }

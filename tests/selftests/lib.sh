@@ -96,19 +96,20 @@ uneven() {
 
 # ---- topologies ----------------------------------------------------------------------------
 
-# topology_up <A|B|C|D|E|F|G|S|T>: see Documentation/testing.  The MTU must be raised before the RDMA link.
+# topology_up <A|B|C|D|E|F|G|H|S|T>: see Documentation/testing.  The MTU must be raised before the RDMA link.
 # ${KIND}0 is the device the server listens on.
 topology_up() {
 	# shellcheck disable=SC2034 # read by the tests
 	TOPOLOGY=$1
 	NETNS=() KIND=rxe
 	[[ $1 != [CG] ]] || KIND=siw
+	UPLINK=p0
 	case $1 in
 	A) one_device ;;
 	B) two_ends ;;
 	C) insert "$PEERS/siw.ko" && one_device ;;
 	D) network_card 10.0.0.2 rxe ;;
-	G) network_card 10.0.0.2 siw ;;
+	G | H) switched_card ;;
 	S) network_card $SERVER rxe ;;
 	T) network_card $SERVER rxe siw ;;
 	E) try 30 modprobe ib_core force_mr=1 && one_device ;;
@@ -155,18 +156,33 @@ switched_ends() {
 	try 10 modprobe veth && try 10 modprobe bridge &&
 		try 10 ip netns add cl && try 10 ip netns add switch &&
 		try 10 ip -n switch link add br0 type bridge && try 10 ip -n switch link set br0 mtu 9000 up &&
-		switched_end veth0 p0 $SERVER && switched_end veth1 p1 10.0.0.2 -n cl && rdma_at_both_ends
+		switched_end veth0 p0 9000 $SERVER && switched_end veth1 p1 9000 10.0.0.2 -n cl && rdma_at_both_ends
 }
 
-# switched_end <interface> <port> <address> [ip options...]
+# switched_end <interface> <port> <MTU> <address> [ip options...]
 switched_end() {
-	try 10 ip "${@:4}" link add "$1" mtu 9000 type veth peer name "$2" mtu 9000 netns switch &&
-		try 10 ip "${@:4}" addr add "$3/24" dev "$1" && try 10 ip "${@:4}" link set "$1" up &&
+	try 10 ip "${@:5}" link add "$1" mtu "$3" type veth peer name "$2" mtu "$3" netns switch &&
+		try 10 ip "${@:5}" addr add "$4/24" dev "$1" && try 10 ip "${@:5}" link set "$1" up &&
 		try 10 ip -n switch link set "$2" master br0 up
 }
 
-# network_card <address> <kinds of device...>: one end of a cable between two guests; D and G are the client's,
-# S and T the server's.
+# switched_card: as D with a switch between the client's interface and the card, for faults that its own
+# interface must not notice: where that refuses a packet, rxe's queue pair for management stays broken.
+switched_card() {
+	try 10 modprobe veth && try 10 modprobe bridge && try 60 modprobe virtio_net || return
+	[ "$KIND" != rxe ] || try 60 modprobe rdma_rxe || return
+	[ "$KIND" != siw ] || insert "$PEERS/siw.ko" || return
+	# shellcheck disable=SC2034 # read by the tests
+	# It comes back from the namespace "switch" a moment after that is gone.
+	wait_for 20 test -e /sys/class/net/eth0 && UPLINK=eth0 &&
+		try 10 ip netns add switch && try 10 ip -n switch link add br0 type bridge &&
+		try 10 ip -n switch link set br0 up && try 10 ip link set eth0 netns switch &&
+		try 10 ip -n switch link set eth0 master br0 up && switched_end veth1 p1 1500 10.0.0.2 &&
+		try 10 rdma link add "${KIND}0" type "$KIND" netdev veth1
+}
+
+# network_card <address> <kinds of device...>: one end of a cable between two guests; D is the client's, S and T
+# the server's.
 network_card() {
 	local kind
 	try 60 modprobe virtio_net && wait_for 20 test -e /sys/class/net/eth0 &&
@@ -184,7 +200,9 @@ topology_down() {
 		[ ! -e "$d" ] || try 30 rdma link delete "${d##*/}" || return
 	done
 	[ ! -e /sys/class/net/dummy0 ] || try 10 ip link delete dummy0 || return
-	[ ! -e /sys/class/net/veth0 ] || try 10 ip link delete veth0 || return
+	for d in veth0 veth1; do
+		[ ! -e "/sys/class/net/$d" ] || try 10 ip link delete "$d" || return
+	done
 	[ ! -e /sys/class/net/eth0 ] || try 10 ip addr flush dev eth0 || return
 	for d in /run/netns/*; do
 		[ ! -e "$d" ] || try 10 ip netns delete "${d##*/}" || return
