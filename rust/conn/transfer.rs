@@ -16,6 +16,7 @@ use crate::kern::time::now_ms;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use crate::proto::cause::{Cause, Request};
 use crate::proto::descriptor::Walk;
+use crate::proto::pdu::DESCRIPTOR_LEN;
 use crate::proto::sizing::RwPlan;
 use crate::rdma::dma::Direction;
 use crate::rdma::qp::Qp;
@@ -187,6 +188,9 @@ impl Connection {
             return Ok(());
         }
         let _scope = crate::kern::noio::NoIo::enter();
+        if direction == Direction::ToDevice && self.write(qp, buffer, len, descriptors)? {
+            return Ok(());
+        }
         let mut copy = KVVec::with_capacity(descriptors.len(), GFP_KERNEL)?;
         copy.extend_from_slice(descriptors, GFP_KERNEL)?;
         let mut walk = Walk::new(&copy, len).map_err(|error| {
@@ -214,6 +218,33 @@ impl Connection {
             result?;
         }
         Ok(())
+    }
+
+    /// Writes a small buffer to one piece of memory without waiting, if that is what is asked for and possible now;
+    /// false if not.
+    fn write(
+        self: &Arc<Self>,
+        qp: &Qp<Self>,
+        buffer: &LocalBuffer<'_>,
+        len: u32,
+        descriptors: &[u8],
+    ) -> Result<bool> {
+        let Ok(copy) = <[u8; DESCRIPTOR_LEN]>::try_from(descriptors) else {
+            return Ok(false);
+        };
+        let piece = Walk::new(&copy, len).ok().and_then(|mut walk| walk.next());
+        let Some(piece) = piece.filter(|piece| piece.length == len) else {
+            return Ok(false);
+        };
+        let segment = Segment {
+            offset: 0,
+            len: buffer.len(),
+            remote_address: piece.remote_addr,
+            remote_key: piece.rkey,
+        };
+        qp.write(buffer, &segment).inspect_err(|error| {
+            self.fail(Cause::NotPosted(Request::Transfer, error.to_errno()));
+        })
     }
 
     fn run_batch(

@@ -39,6 +39,8 @@ counters! {
         bounced,
         /// RDMA transfers posted.
         transfers,
+        /// Those among them that were copied, and not waited for.
+        transfers_copied,
     }
 }
 

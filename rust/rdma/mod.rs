@@ -20,3 +20,4 @@ pub(crate) mod receive;
 pub(crate) mod rw;
 pub(crate) mod sq;
 pub(crate) mod wr;
+pub(crate) mod write;

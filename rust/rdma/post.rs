@@ -130,7 +130,7 @@ impl<C: Completions> Qp<C> {
     }
 
     /// Posts a chain, under the send lock; how many requests the hardware took.
-    fn post_sends(&self, chain: Chain) -> (u32, Result) {
+    pub(super) fn post_sends(&self, chain: Chain) -> (u32, Result) {
         let (accepted, result) = chain.post(self.raw);
         let counters = self.pd.counters();
         count(&counters.send_posts, 1);

@@ -16,6 +16,7 @@ use super::dma::{Buffers, Direction};
 use super::fault::{self, Point};
 use super::receive::{Received, RecvPool, RecvQueue, FIRST_RECV_SIZE};
 use super::sq::{Kind, SendQueue};
+use super::write::WritePool;
 use crate::bindings;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::loan::{Borrowed, Loan};
@@ -162,6 +163,7 @@ pub(crate) struct Qp<C: Completions> {
     pub(super) registration_cqe: bindings::ib_cqe,
     pub(super) first_recv: RecvPool,
     pub(super) data_recv: SetOnce<KBox<RecvPool>>,
+    pub(super) write_pool: SetOnce<KBox<WritePool>>,
     pub(super) pd: Arc<Pd>,
     /// The id the queue pair was made with; valid as `raw` is.
     id: *mut bindings::rdma_cm_id,
@@ -217,6 +219,7 @@ impl<C: Completions> Qp<C> {
             registration_cqe: bindings::ib_cqe { done: Some(Self::send_done) },
             first_recv,
             data_recv: SetOnce::new(),
+            write_pool: SetOnce::new(),
             pd,
             id: id.raw(),
             life <- new_mutex!(Life { parts: Some(parts), drained: false }, "Qp::life"),

@@ -49,6 +49,22 @@ impl LocalBuffer<'_> {
         self.len
     }
 
+    /// Copies what is at `offset` to `target`; false, with nothing done, if it is not all inside.
+    pub(super) fn copy_to(&self, offset: usize, target: &mut [u8]) -> bool {
+        let inside = offset
+            .checked_add(target.len())
+            .is_some_and(|end| end <= self.len);
+        if inside {
+            // SAFETY: The range is inside the buffer, which is valid for reads and nobody else's by contract,
+            // so it does not overlap with what is borrowed here.
+            unsafe {
+                let from = self.start.add(offset);
+                core::ptr::copy_nonoverlapping(from, target.as_mut_ptr(), target.len());
+            }
+        }
+        inside
+    }
+
     /// Where in its page the byte at `offset` is.
     pub(crate) fn offset_in_page(&self, offset: usize) -> usize {
         // CAST: An address; only its low bits count.

@@ -2,9 +2,9 @@
 
 //! The bookkeeping of a send queue: who owns what until which completion.
 //!
-//! Two kinds of requests are told apart. Messages, and the registrations in front of them, are
+//! Two kinds of requests are told apart. Messages and small RDMA WRITEs, and the registrations in front of them, are
 //! executed in order: the successful completion of a signalled message retires it and all before
-//! it, so most of them go unsignalled and cost no completion. Transfers and invalidations, for which
+//! it, so most of them go unsignalled and cost no completion. Other transfers and invalidations, for which
 //! somebody waits, are always signalled and retired by their own completion only: a soft iWARP
 //! device completes a later SEND before an earlier READ.
 //!
@@ -47,6 +47,8 @@ pub(crate) enum Kind {
 pub(super) enum Owned {
     /// The buffer of a message.
     Message(u16),
+    /// The buffer of an RDMA WRITE, which nobody waits for.
+    Write(u16),
     /// A registration, which nobody waits for.
     Registration(Arc<Mr>),
     /// A local invalidation; somebody waits.
@@ -83,6 +85,8 @@ pub(super) struct SendQueue {
     now: u64,
     /// Buffers not in use.
     pub(super) free: KVec<u16>,
+    /// Buffers to write from, not in use.
+    pub(super) free_writes: KVec<u16>,
     /// Buffers there are.
     slots: usize,
     /// Messages and registrations that are posted, oldest first.
@@ -105,10 +109,7 @@ impl SendQueue {
     /// An empty queue for `slots` buffers and `regions` memory regions over `room` requests.
     pub(super) fn new(slots: u16, regions: usize, room: u32) -> Result<Self> {
         let count = usize::from(slots);
-        let mut free = KVec::with_capacity(count, GFP_KERNEL)?;
-        for slot in (0..slots).rev() {
-            free.push(slot, GFP_KERNEL)?;
-        }
+        let free = Self::numbers(slots)?;
         let mut messages = KVVec::with_capacity(count, GFP_KERNEL)?;
         let mut pieces = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
@@ -127,6 +128,7 @@ impl SendQueue {
             signalled_at: 0,
             now: 0,
             free,
+            free_writes: KVec::new(),
             slots: count,
             inflight: Ring::with_capacity(usize::try_from(room)?)?,
             waited: Ring::with_capacity(usize::try_from(room)?)?,
@@ -135,6 +137,15 @@ impl SendQueue {
             pieces,
             registrations,
         })
+    }
+
+    /// The numbers of so many buffers, none in use.
+    pub(super) fn numbers(count: u16) -> Result<KVec<u16>> {
+        let mut numbers = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
+        for number in (0..count).rev() {
+            numbers.push(number, GFP_KERNEL)?;
+        }
+        Ok(numbers)
     }
 
     /// Whether `requests` may be posted now. Every post begins with it.
@@ -155,8 +166,9 @@ impl SendQueue {
         self.unsignalled = self.unsignalled.saturating_add(requests);
         let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
         let late = self.now.saturating_sub(self.signalled_at) >= SIGNAL_EVERY_MS;
+        let few_writes = self.free_writes.len() < self.free_writes.capacity() / 2;
         let many = self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
-        report || tight || late || many
+        report || tight || late || many || few_writes
     }
 
     /// Notes that the message posted last is signalled.
@@ -180,7 +192,7 @@ impl SendQueue {
                 self.unreported = self.unreported.saturating_add(1);
                 &mut self.inflight
             }
-            Owned::Registration(_) => &mut self.inflight,
+            Owned::Write(_) | Owned::Registration(_) => &mut self.inflight,
             Owned::Invalidation(_) | Owned::Transfer(_) => &mut self.waited,
         };
         // The rings are as large as the hardware queue, and `room` was checked.
@@ -213,6 +225,7 @@ impl SendQueue {
         self.room = self.room.saturating_add(entry.requests);
         match entry.owned {
             Owned::Message(slot) => self.put_back(slot),
+            Owned::Write(slot) => self.put_back_write(slot),
             Owned::Registration(_) => {}
             Owned::Invalidation(region) => region.invalidation_done(SUCCESS),
             Owned::Transfer(transfer) => transfer.done(SUCCESS),
@@ -229,7 +242,7 @@ impl SendQueue {
             Some(Owned::Message(_)) | None => Kind::Message,
             Some(Owned::Registration(_)) => Kind::Registration,
             Some(Owned::Invalidation(_)) => Kind::Invalidation,
-            Some(Owned::Transfer(_)) => Kind::Transfer,
+            Some(Owned::Write(_) | Owned::Transfer(_)) => Kind::Transfer,
         }
     }
 
@@ -237,7 +250,7 @@ impl SendQueue {
     pub(super) fn failed(&self, key: usize, status: u32) {
         for entry in self.waited.iter().filter(|entry| entry.key == key) {
             match &entry.owned {
-                Owned::Message(_) | Owned::Registration(_) => {}
+                Owned::Message(_) | Owned::Write(_) | Owned::Registration(_) => {}
                 Owned::Invalidation(region) => region.invalidation_done(status),
                 Owned::Transfer(transfer) => transfer.done(status),
             }
@@ -248,6 +261,12 @@ impl SendQueue {
     pub(super) fn put_back(&mut self, slot: u16) {
         // The capacity for all buffers is reserved, so this cannot fail.
         let _ = self.free.push(slot, GFP_NOWAIT);
+    }
+
+    /// Returns a buffer to write from that is not posted.
+    pub(super) fn put_back_write(&mut self, slot: u16) {
+        // The capacity for all buffers is reserved, so this cannot fail.
+        let _ = self.free_writes.push(slot, GFP_NOWAIT);
     }
 
     /// Messages whose completion is on its way: posted and not retired, without those behind the last
@@ -277,7 +296,7 @@ impl SendQueue {
             .flat_map(Ring::iter);
         all.any(|entry| match &entry.owned {
             Owned::Registration(other) | Owned::Invalidation(other) => Arc::ptr_eq(other, region),
-            Owned::Message(_) | Owned::Transfer(_) => false,
+            Owned::Message(_) | Owned::Write(_) | Owned::Transfer(_) => false,
         })
     }
 
