@@ -4,7 +4,7 @@
 # the module itself is built by the kernel's kbuild from Kbuild.
 
 SHELL := /bin/bash
-export KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T MODULE SANITIZER UPDATE CC LLVM INSTALL_MOD_PATH
+export PROFILE KVER KDIR TRANSPORT MIRROR ACCEL SMBD_CACHE JOBS T MODULE SANITIZER UPDATE CC LLVM INSTALL_MOD_PATH
 # Not the make program's own default of "cc".
 ifeq ($(origin CC),default)
 unexport CC

@@ -15,7 +15,7 @@ run=$SMBD_CACHE/run/bench-$(date +%m%d-%H%M%S)-$$
 # One thread emulates all processors in turn. While the guest waits for this machine, for a file, its clock jumps
 # from timer to timer; so all its bounds are far away.
 measure() {
-	ACCEL=tcg,thread=single TRANSPORT=rust BOOT_BOUND=600 "$TOP/scripts/guest.sh" -t 28800 -d "$run" -v SLOW=1000 \
+	ACCEL=tcg,thread=single TRANSPORT=rust BOOT_BOUND=600 "$TOP/scripts/guest.sh" -t 28800 -d "$run" -v SLOW=1000 -v PROFILE="${PROFILE:-}" \
 		-q -icount -q shift=1,sleep=off -- "$TOP/tests/bench/guest.sh" "$pairs" "$case"
 }
 

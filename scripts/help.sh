@@ -35,6 +35,7 @@ Variables
   HOURS=n SEED=n   soak: for so long (1.5 will do), with this schedule; default seed: 1
   CASE=set/case    bench: only cases whose name matches this pattern, e.g. CASE=rxe/read-4k-1
   PAIRS=n          bench: so many turns of each; default 5
+  PROFILE=1        bench: beside each measurement a profile by task and function, in the run's folder
   RUNS=n           fault-table: each fault so often; default 3; T= picks faults by name
   MODULE=name      mutants: only this module of rust/proto, e.g. MODULE=credits
   SANITIZER=kcsan  test-debug: look for data races instead (kasan is the default)

@@ -87,7 +87,7 @@ pub(crate) struct Connection {
     /// The parameters, as the consumer may read them at any time.
     #[pin]
     pub(crate) params: Published<Parameters>,
-    /// Where completions are handled, an `enum ib_poll_context`.
+    /// Where receives are handled, an `enum ib_poll_context`.
     pub(crate) poll_context: Atomic<u32>,
     /// What happened so far.
     pub(crate) statistics: Statistics,

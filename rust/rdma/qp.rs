@@ -8,7 +8,8 @@
 //!
 //! Two irq-safe locks order posting against [`close`](Qp::close): once a queue is marked closed under
 //! its lock nothing is posted behind the drain, so after the drain no completion is outstanding.
-//! Completion handlers run in softirq or a workqueue, as the consumer chose, and take the send lock.
+//! Completion handlers take the send lock. Those of the send queue run in softirq, those of receives there or in a
+//! workqueue, as the consumer chose.
 
 use super::cm::{CmId, Handler};
 use super::device::Pd;
@@ -84,7 +85,7 @@ pub(crate) struct Sizes {
     pub(crate) send_size: usize,
     /// Memory regions whose registrations may be pending at a time.
     pub(crate) regions: usize,
-    /// Where completions are handled: `enum ib_poll_context`.
+    /// Where receives are handled: `enum ib_poll_context`.
     pub(crate) poll_context: u32,
 }
 
@@ -192,7 +193,9 @@ impl<C: Completions> Qp<C> {
         let room = UniqueArc::<Self>::new_uninit(GFP_KERNEL)?;
         let context = room.as_ptr().cast_mut().cast::<c_void>();
         let owner_ptr = Arc::as_ptr(&owner);
-        let send_cq = Cq::new(&pd, context, sizes.send_entries, sizes.poll_context)?;
+        // What completes here gives buffers back and wakes who waits: too little for a thread of its own.
+        let softirq = bindings::ib_poll_context_IB_POLL_SOFTIRQ;
+        let send_cq = Cq::new(&pd, context, sizes.send_entries, softirq)?;
         let recv_cq = Cq::new(&pd, context, sizes.recv_entries, sizes.poll_context)?;
         let (qp, requests) = Self::create(id, &pd, sizes, (&send_cq, &recv_cq))?;
         let raw = qp.raw;

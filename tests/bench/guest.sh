@@ -17,6 +17,7 @@ done
 # shellcheck source=tests/bench/cases.sh
 . "$here/cases.sh"
 PAIRS=$1 PATTERN=$2 OUT=$RUN/bench
+: "${PROFILE:=}"
 OURS=$SMBDIRECT_KO
 
 # wanted <set> [case]: is the case, or any of the set, asked for?
@@ -35,13 +36,30 @@ snapshot() { cat /proc/stat $DEBUG/counters >"$1" 2>/dev/null || true; }
 measure() {
 	local base=$OUT/$1.$2.$3.$4
 	sync
+	[ -z "$PROFILE" ] || profile_begins
 	snapshot /tmp/before
 	"case_$2" || why "$base: $WHY" || return
 	snapshot /tmp/after
+	[ -z "$PROFILE" ] || profile_ends "$base"
 	cp /tmp/result.json "$base.json" && cp /tmp/before "$base.before" && cp /tmp/after "$base.after"
 }
 
-# fio <rw> <block size> <jobs> <I/Os of a job>: on the file that is there.
+# The counted clock ticks with instructions, so a sample every 20 us is one every 10,000 instructions.
+profile_begins() {
+	perf record -q -a -c 20000 -e cpu-clock:k -o /tmp/perf.data sleep 100000 >/dev/null 2>&1 &
+	PROFILER=$!
+	sleep 1
+}
+
+# profile_ends <file>: by task, and by function.
+profile_ends() {
+	pkill -INT -P $PROFILER sleep
+	wait $PROFILER
+	perf report -i /tmp/perf.data --stdio --sort comm 2>/dev/null | grep -v '^$' >"$1.profile"
+	perf report -i /tmp/perf.data --stdio --sort dso,symbol 2>/dev/null | grep -v '^$' | head -n 80 >>"$1.profile"
+}
+
+# job <rw> <block size> <jobs> <I/Os of a job>: on the file that is there.
 job() {
 	try 3000 fio --name=bench --filename=$MNT/data --size=64m --direct=1 --ioengine=psync --thread --rw="$1" --bs="$2" \
 		--numjobs="$3" --number_ios="$4" --norandommap --randseed=7 --fallocate=none --group_reporting \

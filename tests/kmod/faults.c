@@ -126,16 +126,13 @@ static int echo(struct smbdirect_socket *client, u8 *data, u8 *back, u32 seed)
 	return pattern_expect("echo", back, LARGE, seed) ? 0 : -EBADMSG;
 }
 
-static int transfer(struct smbdirect_socket *client, u8 *back, u32 seed)
+static int transfer(struct smbdirect_socket *client, struct smbt_memory *mem, u8 *back, u32 seed)
 {
-	struct smbt_memory *mem = memory_new(SMBT_KVEC, 100, REGION);
 	struct smbdirect_buffer_descriptor_v1 v1;
 	struct smbdirect_mr_io *mr;
 	struct iov_iter iter;
 	int ret = -EIO;
 
-	if (!mem)
-		return -ENOMEM;
 	pattern_fill(mem->data, REGION, seed);
 	memory_iter(mem, ITER_SOURCE, &iter);
 	mr = smbdirect_connection_register_mr_io(client, &iter, false, seed & 1);
@@ -148,18 +145,17 @@ static int transfer(struct smbdirect_socket *client, u8 *back, u32 seed)
 			ret = pattern_expect("transfer", back, LARGE, seed) ? 0 : -EBADMSG;
 		smbdirect_connection_deregister_mr_io(mr);
 	}
-	memory_free(mem);
 	return ret > 0 ? -EPROTO : ret;
 }
 
-static int use(struct smbdirect_socket *client, u32 seed)
+static int use(struct smbdirect_socket *client, struct smbt_memory *mem, u32 seed)
 {
 	u8 *data = kmalloc(LARGE, GFP_KERNEL), *back = kmalloc(LARGE, GFP_KERNEL);
 	int ret = -ENOMEM;
 
 	if (data && back)
 		ret = echo(client, data, back, seed);
-	ret = ret ?: transfer(client, back, seed);
+	ret = ret ?: transfer(client, mem, back, seed);
 	ret = ret ?: echo(client, data, back, seed + 1);
 	kfree(data);
 	kfree(back);
@@ -177,9 +173,13 @@ static void few_and_short(struct smbdirect_socket_parameters *sp)
 	sp->negotiate_timeout_msec = 2000 * smbt_slow();
 }
 
-/* Connects, uses and ends a connection. Returns the first error. */
+/*
+ * Connects, uses and ends a connection. Returns the first error. The memory outlives the connection for rxe's sake: when
+ * an interrupted reader takes its region back, the invalidation does not wait for the packet rxe copies just then.
+ */
 static int life(u32 seed)
 {
+	struct smbt_memory *mem;
 	struct smbdirect_socket_parameters sp;
 	struct smbdirect_socket *client;
 	struct sockaddr_in sin;
@@ -191,13 +191,15 @@ static int life(u32 seed)
 	ret = smbdirect_socket_create_kern(&init_net, &client);
 	if (ret)
 		return ret;
+	mem = memory_new(SMBT_KVEC, 100, REGION);
 	sock_logging(client);
 	ret = smbdirect_socket_set_initial_parameters(client, &sp);
 	ret = ret ?: smbdirect_socket_set_kernel_settings(client, IB_POLL_SOFTIRQ, GFP_KERNEL);
 	ret = ret ?: smbdirect_connect(client, (struct sockaddr *)&sin);
 	ret = ret ?: smbdirect_connection_wait_for_connected(client);
-	ret = ret ?: use(client, seed);
+	ret = ret ?: mem ? use(client, mem, seed) : -ENOMEM;
 	sock_end(client);
+	memory_free(mem);
 	return ret;
 }
 

@@ -186,10 +186,13 @@ bool expect_lost(const char *what, int got, int want)
 	return (iwarp && got == -ECONNABORTED) || expect_int(what, got, want);
 }
 
-/* A transfer that the peer's device refuses. An iWARP write is over when it has left ours. */
+/*
+ * A transfer that the peer's device refuses; the connection ends. An iWARP write is over when it has left our
+ * device, and our module does not wait for small writes.
+ */
 bool expect_refused(const char *what, int got, bool writing)
 {
-	return (iwarp && writing && !got) || expect_int(what, got, -EIO);
+	return ((iwarp || rust) && writing && !got) || expect_int(what, got, -EIO);
 }
 
 void note(const char *fmt, ...)

@@ -276,10 +276,12 @@ static void unreachable_after(bool need_invalidate, bool announce)
 	memset(mem->data, 0xaa, 4096);
 	pair_works(pair);
 	ret = xmit(pair, buf, 4096, &v1, false);
-	if (smbt_ours())
+	if (smbt_ours()) {
 		expect_refused("R33: a write after deregister", ret, true);
-	if (smbt_iwarp())
+		expect(wait_gone(pair->server, 5000), "R33: the server is still connected");
+	} else if (smbt_iwarp()) {
 		wait_gone(pair->server, 2000);
+	}
 	if (smbt_ours() || need_invalidate)
 		bytes_expect("R33: the memory", mem->data, 4096, 0xaa);
 out:
@@ -347,8 +349,7 @@ static void used_up_key(void)
 		msg_expect(pair->client, data, sizeof(data), 2);
 		memset(mem->data, 0xaa, 4096);
 		expect_refused("write again", xmit(pair, buf, 4096, &v1, false), true);
-		if (smbt_iwarp())
-			wait_gone(pair->server, 2000);
+		expect(wait_gone(pair->server, 5000), "the server is still connected");
 		bytes_expect("the memory", mem->data, 4096, 0xaa);
 	}
 	if (mr)
