@@ -44,9 +44,9 @@ measure() {
 	cp /tmp/result.json "$base.json" && cp /tmp/before "$base.before" && cp /tmp/after "$base.after"
 }
 
-# The counted clock ticks with instructions, so a sample every 20 us is one every 10,000 instructions.
+# The counted clock ticks with instructions, so a sample every 200 us is one every 100,000 instructions.
 profile_begins() {
-	perf record -q -a -c 20000 -e cpu-clock:k -o /tmp/perf.data sleep 100000 >/dev/null 2>&1 &
+	perf record -q -a -c 200000 -e cpu-clock:k -o /tmp/perf.data sleep 100000 >/dev/null 2>&1 &
 	PROFILER=$!
 	sleep 1
 }

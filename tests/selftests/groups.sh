@@ -79,10 +79,10 @@ group_faults() {
 # Faults between two guests, of which the server's (group_far_server) does what it is told; over rxe and siw.
 group_far_client() {
 	local f
-	for f in link silence loss disorder rdma-lost server-device server-stop server-killed server-module; do
+	for f in link silence loss rdma-lost server-device server-stop server-killed server-module; do
 		other far-$f
 	done
-	for f in link silence loss disorder rdma-lost server-stop server-killed server-module; do
+	for f in link silence loss rdma-lost server-stop server-killed server-module; do
 		other far-siw-$f
 	done
 }
