@@ -2,6 +2,7 @@
 /*
  * Out-of-line copies of inline functions and macros for Rust; see include/smbdirect/helpers.h.
  */
+#include <linux/kthread.h>
 #include <linux/debugfs.h>
 #include <linux/timekeeping.h>
 #include <linux/if_vlan.h>
@@ -33,6 +34,11 @@ bool smbd_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
 bool smbd_wq_has_sleeper(struct wait_queue_head *head)
 {
 	return wq_has_sleeper(head);
+}
+
+bool smbd_task_may_end(void)
+{
+	return !(current->flags & PF_KTHREAD) || kthread_should_stop();
 }
 
 void smbd_wake_up(struct wait_queue_head *head, int nr)

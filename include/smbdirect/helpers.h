@@ -24,6 +24,7 @@ void smbd_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool smbd_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 bool smbd_wq_has_sleeper(struct wait_queue_head *head);
 void smbd_wake_up(struct wait_queue_head *head, int nr);
+bool smbd_task_may_end(void);
 void smbd_init_delayed_work(struct delayed_work *dwork, work_func_t func, const char *name,
 			    struct lock_class_key *key, struct lock_class_key *timer_key);
 struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim);

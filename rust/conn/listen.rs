@@ -13,6 +13,7 @@ use super::socket::Socket;
 use crate::kern::errno::{ECONNABORTED, ETIMEDOUT};
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::noio::NoIo;
+use crate::kern::task;
 use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::{new_wait_queue, Interrupted, Signals, WaitQueue};
 use crate::kern::work::{Run, Work};
@@ -26,6 +27,9 @@ use kernel::sync::Arc;
 
 /// The most children a listener queues, as many as the kernel's TCP listeners by default.
 const MAX_BACKLOG: usize = 4096;
+
+/// How long a thread whose listener ended is kept for the one who stops it, milliseconds.
+const STOP_MS: u32 = 1000;
 
 /// Where a queued child is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -357,6 +361,17 @@ impl Connection {
         });
     }
 
+    /// ksmbd ends its listener, and then stops the thread that waits here, which ends by itself when it hears of
+    /// the former. If it is gone by then the kernel crashes in `kthread_stop()`. So who waited without a limit is
+    /// kept for a moment, until it is told to stop.
+    fn let_be_stopped(&self, timeout: Option<c_long>) {
+        if timeout.is_none() {
+            let limit = jiffies(STOP_MS).try_into().ok();
+            let told = || task::may_end().then_some(());
+            let _ = self.children.ready.wait(Signals::Ignore, limit, told);
+        }
+    }
+
     /// Waits for a child and completes its negotiation; also tells whether more are ready.
     /// `timeout` is in jiffies, [`None`] waits for ever.
     ///
@@ -380,7 +395,11 @@ impl Connection {
                 self.children.take_ready().map(Ok)
             });
             let (socket, more) = match outcome {
-                Ok(result) => result?,
+                Ok(Err(error)) => {
+                    self.let_be_stopped(timeout);
+                    return Err(error);
+                }
+                Ok(Ok(ready)) => ready,
                 Err(Interrupted::TimedOut) if timeout == Some(0) => return Err(EAGAIN),
                 Err(Interrupted::TimedOut) => return Err(ETIMEDOUT.into()),
                 Err(Interrupted::Signal) => return Err(ERESTARTSYS),

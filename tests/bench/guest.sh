@@ -46,18 +46,22 @@ measure() {
 
 # The counted clock ticks with instructions, so a sample every 200 us is one every 100,000 instructions.
 profile_begins() {
-	perf record -q -a -c 200000 -e cpu-clock:k -o /tmp/perf.data sleep 100000 >/dev/null 2>&1 &
+	perf record -q -g -a -c 200000 -e cpu-clock:k -o /tmp/perf.data sleep 100000 >/dev/null 2>&1 &
 	PROFILER=$!
-	sleep 1
+	wait_for 60 pgrep -P $PROFILER sleep
 }
 
-# profile_ends <file>: by task, and by function.
+# profile_ends <file>: by task, by function, and who calls the first of these.
 profile_ends() {
-	pkill -INT -P $PROFILER sleep
+	pkill -TERM -P $PROFILER sleep
 	wait $PROFILER
-	perf report -i /tmp/perf.data --stdio --sort comm 2>/dev/null | grep -v '^$' >"$1.profile"
-	perf report -i /tmp/perf.data --stdio --sort dso,symbol 2>/dev/null | grep -v '^$' | head -n 80 >>"$1.profile"
+	samples comm -g none >"$1.profile"
+	samples symbol -g none | head -n 80 >>"$1.profile"
+	samples symbol -g caller,0.05,callee,function,percent --max-stack 8 | head -n 400 >>"$1.profile"
 }
+
+# samples <by> [options...]
+samples() { perf report -i /tmp/perf.data --stdio --no-children --sort "$@" 2>/dev/null | grep -v '^$\|^#'; }
 
 # job <rw> <block size> <jobs> <I/Os of a job>: on the file that is there.
 job() {
