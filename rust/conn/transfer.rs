@@ -220,7 +220,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes a small buffer to one piece of memory without waiting, if that is what is asked for and possible now;
+    /// Writes a small buffer to one piece of memory, ahead of the next message and without waiting, if that is what is asked for and possible now;
     /// false if not.
     fn write(
         self: &Arc<Self>,
@@ -242,9 +242,7 @@ impl Connection {
             remote_address: piece.remote_addr,
             remote_key: piece.rkey,
         };
-        qp.write(buffer, &segment).inspect_err(|error| {
-            self.fail(Cause::NotPosted(Request::Transfer, error.to_errno()));
-        })
+        qp.write(buffer, &segment)
     }
 
     fn run_batch(

@@ -86,7 +86,7 @@ impl<C: Completions> Qp<C> {
         self.sq.lock().messages_inflight()
     }
 
-    /// Posts `messages` in order, behind the pending registrations, in one chain. Any context.
+    /// Posts `messages` in order, behind the pending registrations and writes, in one chain. Any context.
     ///
     /// With `invalidate` the first message tells the peer's device to invalidate this remote key;
     /// with `report` the last one asks for a completion whatever the queue's own rule says. On
@@ -103,7 +103,7 @@ impl<C: Completions> Qp<C> {
     ) -> Result<(), PostError> {
         let mut queue = self.sq.lock();
         let queue = &mut *queue;
-        let requests = messages.len() + queue.pending.len();
+        let requests = messages.len() + queue.pending.len() + queue.writes.pending();
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         queue.admit(requests)?;
         if requests == 0 {
@@ -111,6 +111,7 @@ impl<C: Completions> Qp<C> {
         }
         let mut chain = Chain::new();
         self.chain_registrations(queue, &mut chain);
+        queue.writes.add_to(&mut chain);
         for message in messages.iter() {
             self.chain_message(queue, &mut chain, message);
         }
@@ -130,7 +131,7 @@ impl<C: Completions> Qp<C> {
     }
 
     /// Posts a chain, under the send lock; how many requests the hardware took.
-    pub(super) fn post_sends(&self, chain: Chain) -> (u32, Result) {
+    fn post_sends(&self, chain: Chain) -> (u32, Result) {
         let (accepted, result) = chain.post(self.raw);
         let counters = self.pd.counters();
         count(&counters.send_posts, 1);
@@ -147,16 +148,21 @@ impl<C: Completions> Qp<C> {
         }
     }
 
-    /// Books the pending registrations and the messages, of which the hardware took `accepted`.
+    /// Books the pending registrations and writes and the messages, of which the hardware took `accepted`.
     fn book(&self, queue: &mut SendQueue, messages: &mut KVec<Message>, mut accepted: u32) {
-        let registrations = u64::try_from(queue.pending.len()).unwrap_or(0);
-        let registered = registrations.min(accepted.into());
         let counters = self.pd.counters();
-        count(&counters.registered, registered);
-        count(&counters.messages_sent, u64::from(accepted) - registered);
+        let ahead = queue.pending.len() + queue.writes.pending();
+        let [registrations, ahead] =
+            [queue.pending.len(), ahead].map(|n| u64::try_from(n).unwrap_or(0));
+        count(&counters.registered, registrations.min(accepted.into()));
+        count(&counters.messages_sent, u64::from(accepted).saturating_sub(ahead));
         while let Some(region) = queue.pending.pop() {
             let key = self.registration_key();
             Self::account(queue, &mut accepted, key, Owned::Registration(region));
+        }
+        while let Some(index) = queue.writes.pop() {
+            let key = self.write_key(index);
+            Self::account(queue, &mut accepted, key, Owned::Write(index));
         }
         for message in messages.drain_all() {
             let index = message.slot.index;
@@ -170,8 +176,12 @@ impl<C: Completions> Qp<C> {
         if *accepted > 0 {
             *accepted -= 1;
             queue.posted(key, 1, owned);
-        } else if let Owned::Message(slot) = owned {
-            queue.put_back(slot);
+            return;
+        }
+        match owned {
+            Owned::Message(slot) => queue.put_back(slot),
+            Owned::Write(slot) => queue.writes.put_back(slot),
+            Owned::Registration(_) | Owned::Invalidation(_) | Owned::Transfer(_) => {}
         }
     }
 

@@ -14,6 +14,7 @@
 use super::mr::Mr;
 use super::post::PostError;
 use super::rw::Transfer;
+use super::write::Writes;
 use crate::bindings;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::ring::Ring;
@@ -85,8 +86,8 @@ pub(super) struct SendQueue {
     now: u64,
     /// Buffers not in use.
     pub(super) free: KVec<u16>,
-    /// Buffers to write from, not in use.
-    pub(super) free_writes: KVec<u16>,
+    /// RDMA WRITEs that are copied.
+    pub(super) writes: Writes,
     /// Buffers there are.
     slots: usize,
     /// Messages and registrations that are posted, oldest first.
@@ -128,7 +129,7 @@ impl SendQueue {
             signalled_at: 0,
             now: 0,
             free,
-            free_writes: KVec::new(),
+            writes: Writes::none(),
             slots: count,
             inflight: Ring::with_capacity(usize::try_from(room)?)?,
             waited: Ring::with_capacity(usize::try_from(room)?)?,
@@ -166,9 +167,8 @@ impl SendQueue {
         self.unsignalled = self.unsignalled.saturating_add(requests);
         let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
         let late = self.now.saturating_sub(self.signalled_at) >= SIGNAL_EVERY_MS;
-        let few_writes = self.free_writes.len() < self.free_writes.capacity() / 2;
         let many = self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
-        report || tight || late || many || few_writes
+        report || tight || late || many || self.writes.is_short()
     }
 
     /// Notes that the message posted last is signalled.
@@ -225,7 +225,7 @@ impl SendQueue {
         self.room = self.room.saturating_add(entry.requests);
         match entry.owned {
             Owned::Message(slot) => self.put_back(slot),
-            Owned::Write(slot) => self.put_back_write(slot),
+            Owned::Write(slot) => self.writes.put_back(slot),
             Owned::Registration(_) => {}
             Owned::Invalidation(region) => region.invalidation_done(SUCCESS),
             Owned::Transfer(transfer) => transfer.done(SUCCESS),
@@ -261,12 +261,6 @@ impl SendQueue {
     pub(super) fn put_back(&mut self, slot: u16) {
         // The capacity for all buffers is reserved, so this cannot fail.
         let _ = self.free.push(slot, GFP_NOWAIT);
-    }
-
-    /// Returns a buffer to write from that is not posted.
-    pub(super) fn put_back_write(&mut self, slot: u16) {
-        // The capacity for all buffers is reserved, so this cannot fail.
-        let _ = self.free_writes.push(slot, GFP_NOWAIT);
     }
 
     /// Messages whose completion is on its way: posted and not retired, without those behind the last

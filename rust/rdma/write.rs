@@ -4,20 +4,21 @@
 //!
 //! A server answers a small read with a WRITE and a message. Waiting for the WRITE costs its thread two
 //! context switches, only so that the caller may have its buffer back. So up to [`MAX_LEN`] bytes are copied
-//! to a buffer that stays mapped, and the call returns as soon as the WRITE is posted. The peer sees the same:
-//! a reliable connection places a WRITE before it delivers a later message, and delivers none behind one
-//! that failed.
+//! to a buffer that stays mapped, the call returns, and the WRITE goes out in front of the next message, with
+//! one doorbell for both. The peer sees the same: it does not look before it has the message, and a reliable
+//! connection places a WRITE before it delivers a later message, and delivers none behind one that failed.
 //!
 //! Writes complete in order with messages, and share their rule for completions.
 
 use super::dma::{Buffers, Direction};
-use super::post::PostError;
 use super::qp::{Completions, Qp};
 use super::rw::{LocalBuffer, Segment};
-use super::sq::{Owned, SendQueue};
+use super::sq::SendQueue;
 use super::wr::{self, Chain};
 use crate::bindings;
 use crate::kern::counters::count;
+use crate::kern::errno::ENOTCONN;
+use crate::kern::ring::Ring;
 use kernel::prelude::*;
 
 /// Bytes of the largest write that is copied: what costs less to copy than to wait for.
@@ -33,13 +34,111 @@ pub(super) struct WritePool {
     cqes: KVVec<bindings::ib_cqe>,
 }
 
+/// The state of a queue pair's writes, part of its send queue and under its lock.
+pub(super) struct Writes {
+    /// Buffers not in use.
+    free: KVec<u16>,
+    /// Writes to go out in front of the next message.
+    pending: Ring<u16>,
+    /// For each buffer its request and the piece that names it.
+    requests: KVVec<bindings::ib_rdma_wr>,
+    pieces: KVVec<bindings::ib_sge>,
+}
+
+impl Writes {
+    /// For a queue pair without buffers to write from.
+    pub(super) const fn none() -> Self {
+        Self {
+            free: KVec::new(),
+            pending: Ring::empty(),
+            requests: KVVec::new(),
+            pieces: KVVec::new(),
+        }
+    }
+
+    /// For so many buffers. Sleeps.
+    fn new(count: u16) -> Result<Self> {
+        let size = usize::from(count);
+        let mut writes = Self {
+            free: SendQueue::numbers(count)?,
+            pending: Ring::with_capacity(size)?,
+            requests: KVVec::with_capacity(size, GFP_KERNEL)?,
+            pieces: KVVec::with_capacity(size, GFP_KERNEL)?,
+        };
+        for _ in 0..size {
+            writes.requests.push(Default::default(), GFP_KERNEL)?;
+            writes.pieces.push(Default::default(), GFP_KERNEL)?;
+        }
+        Ok(writes)
+    }
+
+    /// Whether buffers are getting scarce.
+    pub(super) fn is_short(&self) -> bool {
+        self.free.len() < self.requests.len() / 2
+    }
+
+    /// How many are to go out.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Appends those that are to go out to a chain.
+    pub(super) fn add_to(&mut self, chain: &mut Chain) {
+        for index in self.pending.iter() {
+            if let Some(request) = self.requests.get_mut(usize::from(*index)) {
+                request.wr.next = core::ptr::null_mut();
+                request.wr.send_flags = 0;
+                chain.add(&mut request.wr);
+            }
+        }
+    }
+
+    /// The next of those that went out.
+    pub(super) fn pop(&mut self) -> Option<u16> {
+        self.pending.pop()
+    }
+
+    /// Returns a buffer that is not posted.
+    pub(super) fn put_back(&mut self, index: u16) {
+        // The capacity for all buffers is reserved, so this cannot fail.
+        let _ = self.free.push(index, GFP_NOWAIT);
+    }
+
+    /// Makes the request for a filled buffer, to go out with the next message; false if there is no such buffer.
+    fn add(
+        &mut self,
+        index: u16,
+        piece: bindings::ib_sge,
+        segment: &Segment,
+        cqe: &bindings::ib_cqe,
+    ) -> bool {
+        let at = usize::from(index);
+        let (Some(request), Some(place)) = (self.requests.get_mut(at), self.pieces.get_mut(at))
+        else {
+            return false;
+        };
+        *place = piece;
+        *request = bindings::ib_rdma_wr {
+            remote_addr: segment.remote_address,
+            rkey: segment.remote_key,
+            ..Default::default()
+        };
+        request.wr.sg_list = place;
+        request.wr.num_sge = 1;
+        request.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
+        wr::set_completion(&mut request.wr, cqe);
+        self.pending.push(index).is_ok()
+    }
+}
+
 impl<C: Completions> Qp<C> {
-    /// Writes a segment of `buffer` to the peer's memory without waiting. False, with nothing done, for one that
-    /// is too large or when there is no buffer or no room now: then it has to be waited for. Process context.
+    /// Writes a segment of `buffer` to the peer's memory, in front of the next message and without waiting. False,
+    /// with nothing done, for one that is too large or when there is no buffer now: then it has to be waited for.
+    /// Process context.
     ///
     /// # Errors
     ///
-    /// The queue pair is closed, or the post failed and the connection must end.
+    /// `-ENOTCONN` on a closed queue pair, `-EINVAL` for a segment that is not inside the buffer.
     pub(crate) fn write(&self, buffer: &LocalBuffer<'_>, segment: &Segment) -> Result<bool> {
         if segment.len > MAX_LEN {
             return Ok(false);
@@ -47,26 +146,43 @@ impl<C: Completions> Qp<C> {
         let Some(pool) = self.write_pool() else {
             return Ok(false);
         };
-        let Some(index) = self.sq.lock().free_writes.pop() else {
+        let Some(index) = self.sq.lock().writes.free.pop() else {
             return Ok(false);
         };
-        let mut queue = match pool.fill(index, buffer, segment) {
-            true => self.sq.lock(),
-            false => {
-                self.sq.lock().put_back_write(index);
-                return Err(EINVAL);
-            }
+        let filled = pool.fill(index, buffer, segment);
+        let mut queue = self.sq.lock();
+        let queue = &mut *queue;
+        let at = usize::from(index);
+        let piece = bindings::ib_sge {
+            addr: pool.buffers.address(at),
+            // At most `MAX_LEN`.
+            length: u32::try_from(segment.len).unwrap_or(0),
+            lkey: self.pd.local_key(),
         };
-        match self.post_write(&mut queue, pool, index, segment) {
-            Ok(()) => Ok(true),
-            Err(error) => {
-                queue.put_back_write(index);
-                match error {
-                    PostError::Full => Ok(false),
-                    PostError::Failed(error) => Err(error),
-                }
-            }
+        let added = !queue.closed
+            && filled
+            && pool
+                .cqes
+                .get(at)
+                .is_some_and(|cqe| queue.writes.add(index, piece, segment, cqe));
+        if !added {
+            queue.writes.put_back(index);
+            return Err(match queue.closed {
+                true => ENOTCONN.into(),
+                false => EINVAL,
+            });
         }
+        count(&self.pd.counters().transfers, 1);
+        count(&self.pd.counters().transfers_copied, 1);
+        Ok(true)
+    }
+
+    /// Identifies the completion of a buffer's write.
+    pub(super) fn write_key(&self, index: u16) -> usize {
+        let pool = self.write_pool.as_ref();
+        let cqe = pool.and_then(|pool| pool.cqes.get(usize::from(index)));
+        // CAST: Only compared.
+        cqe.map_or(0, |cqe| core::ptr::from_ref(cqe) as usize)
     }
 
     /// The pool, made by the first who asks; [`None`] without memory for it.
@@ -74,10 +190,10 @@ impl<C: Completions> Qp<C> {
         if let Some(pool) = self.write_pool.as_ref() {
             return Some(pool);
         }
+        let writes = Writes::new(COUNT).ok()?;
         let pool = self.new_write_pool().ok()?;
-        let free = SendQueue::numbers(COUNT).ok()?;
         if self.write_pool.populate(pool) {
-            self.sq.lock().free_writes = free;
+            self.sq.lock().writes = writes;
         }
         self.write_pool.as_ref().map(|pool| &**pool)
     }
@@ -89,50 +205,6 @@ impl<C: Completions> Qp<C> {
             cqes: Self::cqes(count, Self::send_done)?,
         };
         Ok(KBox::new(pool, GFP_KERNEL)?)
-    }
-
-    /// Posts the write of a filled buffer; the buffer stays the caller's on an error.
-    fn post_write(
-        &self,
-        queue: &mut SendQueue,
-        pool: &WritePool,
-        index: u16,
-        segment: &Segment,
-    ) -> Result<(), PostError> {
-        let at = usize::from(index);
-        let cqe = pool.cqes.get(at).ok_or(PostError::Failed(EINVAL))?;
-        queue.admit(1)?;
-        let mut piece = bindings::ib_sge {
-            addr: pool.buffers.address(at),
-            // At most `MAX_LEN`.
-            length: u32::try_from(segment.len).unwrap_or(0),
-            lkey: self.pd.local_key(),
-        };
-        let mut request = bindings::ib_rdma_wr {
-            remote_addr: segment.remote_address,
-            rkey: segment.remote_key,
-            ..Default::default()
-        };
-        request.wr.sg_list = &mut piece;
-        request.wr.num_sge = 1;
-        request.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
-        wr::set_completion(&mut request.wr, cqe);
-        let mut chain = Chain::new();
-        chain.add(&mut request.wr);
-        let signalled = queue.signal(1, false);
-        if signalled {
-            chain.signal_last();
-        }
-        let (_, result) = self.post_sends(chain);
-        result.map_err(PostError::Failed)?;
-        count(&self.pd.counters().transfers, 1);
-        count(&self.pd.counters().transfers_copied, 1);
-        // CAST: Only compared.
-        queue.posted(core::ptr::from_ref(cqe) as usize, 1, Owned::Write(index));
-        if signalled {
-            queue.signalled();
-        }
-        Ok(())
     }
 }
 

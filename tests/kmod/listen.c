@@ -2,6 +2,7 @@
 /* Binding, listening and accepting. */
 
 #include <linux/delay.h>
+#include <linux/kthread.h>
 
 #include "tap.h"
 
@@ -138,6 +139,34 @@ static void accept_waits(void)
 		msleep(100);
 		smbdirect_socket_shutdown(sc);
 		expect_int("accept over a shutdown", task_join(&task, 2000), -EINVAL);
+	}
+	sock_end(sc);
+}
+
+/*
+ * ksmbd ends its listener and then stops the thread that accepts. The thread ends by itself when accept() fails, and
+ * kthread_stop() on one that is gone is a use after free: it must still be there.
+ */
+static void accept_stopped(void)
+{
+	struct smbdirect_socket *sc;
+	struct smbt_task task;
+	u64 start;
+
+	if (skip_unless_ours("lets the thread go before it is stopped"))
+		return;
+	sc = listener_default(1);
+	if (!sc)
+		return;
+	if (task_start(&task, accept_for_ever, sc)) {
+		msleep(100);
+		smbdirect_socket_shutdown(sc);
+		msleep(200);
+		expect(!task_is_done(&task), "accept let the thread go");
+		start = smbt_now_ms();
+		kthread_stop(task.thread);
+		expect(smbt_now_ms() - start < 500, "the order to stop was not heard");
+		expect_int("accept", task.result, -EINVAL);
 	}
 	sock_end(sc);
 }
@@ -316,6 +345,7 @@ static const struct smbt_case cases[] = {
 	{ "backlog_huge", backlog_huge },
 	{ "accept_errors", accept_errors }, /* rules: R4 */
 	{ "accept_waits", accept_waits }, /* rules: R13 */
+	{ "accept_stopped", accept_stopped },
 	{ "backlog_exact", backlog_exact }, /* rules: R2 */
 	{ "is_empty", is_empty },
 	{ "dead_child", dead_child }, /* rules: R1 R3 */

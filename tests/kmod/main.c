@@ -188,11 +188,16 @@ bool expect_lost(const char *what, int got, int want)
 
 /*
  * A transfer that the peer's device refuses; the connection ends. An iWARP write is over when it has left our
- * device, and our module does not wait for small writes.
+ * device, and our module lets small ones go out with the answer, which a server always gives.
  */
-bool expect_refused(const char *what, int got, bool writing)
+bool expect_refused(struct smbdirect_socket *server, const char *what, int got, bool writing)
 {
-	return ((iwarp || rust) && writing && !got) || expect_int(what, got, -EIO);
+	u8 answer[64] = { };
+
+	if (got || !writing || !(iwarp || rust))
+		return expect_int(what, got, -EIO);
+	msg_send(server, answer, sizeof(answer));
+	return true;
 }
 
 void note(const char *fmt, ...)

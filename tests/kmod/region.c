@@ -277,7 +277,7 @@ static void unreachable_after(bool need_invalidate, bool announce)
 	pair_works(pair);
 	ret = xmit(pair, buf, 4096, &v1, false);
 	if (smbt_ours()) {
-		expect_refused("R33: a write after deregister", ret, true);
+		expect_refused(pair->server, "R33: a write after deregister", ret, true);
 		expect(wait_gone(pair->server, 5000), "R33: the server is still connected");
 	} else if (smbt_iwarp()) {
 		wait_gone(pair->server, 2000);
@@ -348,7 +348,8 @@ static void used_up_key(void)
 		expect_int("answer", answer_invalidating(pair, le32_to_cpu(v1.token)), 68);
 		msg_expect(pair->client, data, sizeof(data), 2);
 		memset(mem->data, 0xaa, 4096);
-		expect_refused("write again", xmit(pair, buf, 4096, &v1, false), true);
+		expect_refused(pair->server, "write again",
+			       xmit(pair, buf, 4096, &v1, false), true);
 		expect(wait_gone(pair->server, 5000), "the server is still connected");
 		bytes_expect("the memory", mem->data, 4096, 0xaa);
 	}

@@ -62,7 +62,7 @@ bool expect(bool ok, const char *fmt, ...) __printf(2, 3);
 bool expect_int(const char *what, long long got, long long want);
 bool expect_rule(const char *rule, const char *what, long long got, long long want);
 bool expect_lost(const char *what, int got, int want);
-bool expect_refused(const char *what, int got, bool writing);
+bool expect_refused(struct smbdirect_socket *server, const char *what, int got, bool writing);
 void note(const char *fmt, ...) __printf(1, 2);
 void skip(const char *fmt, ...) __printf(1, 2);
 bool skip_unless_ours(const char *why);

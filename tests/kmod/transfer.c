@@ -255,7 +255,8 @@ static void bad_descriptor(bool writing, u64 offset, u32 token, u32 length)
 	put_unaligned_le64(le64_to_cpu(rig->v1.offset) + offset, &rig->v1.offset);
 	put_unaligned_le32(le32_to_cpu(rig->v1.token) ^ token, &rig->v1.token);
 	rig->v1.length = cpu_to_le32(length);
-	expect_refused("transfer", xmit(rig, rig->buf, length, &rig->v1, 1), writing);
+	expect_refused(rig->pair->server, "transfer",
+		       xmit(rig, rig->buf, length, &rig->v1, 1), writing);
 	expect(wait_gone(rig->pair->server, 5000), "the server is still connected");
 	expect(wait_gone(rig->pair->client, 5000), "the client is still connected");
 	pattern_expect("memory", rig->mem->data, 8192, 1);
@@ -281,7 +282,7 @@ static void wrong_direction(void)
 		return;
 	/* Registered for reading; the server writes. */
 	rig->writing = true;
-	expect_refused("a write to a region for reading",
+	expect_refused(rig->pair->server, "a write to a region for reading",
 		       xmit(rig, rig->buf, 4096, &rig->v1, 1), true);
 	expect(wait_gone(rig->pair->server, 5000), "the server is still connected");
 	pattern_expect("memory", rig->mem->data, 4096, 1);
@@ -381,7 +382,7 @@ static void elsewhere(struct rig *rig, struct smbdirect_socket *listener, const 
 	if (server && expect_int("wait", smbdirect_connection_wait_for_connected(client), 0)) {
 		ret = smbdirect_connection_rdma_xmit(server, rig->buf, rig->len, &rig->v1,
 						     sizeof(rig->v1), !rig->writing);
-		expect_refused(what, ret, rig->writing);
+		expect_refused(server, what, ret, rig->writing);
 		expect(wait_gone(server, 5000), "%s: the server is still connected", what);
 		if (rig->writing)
 			pattern_expect(what, rig->mem->data, rig->len, 1);
