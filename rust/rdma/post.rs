@@ -151,11 +151,12 @@ impl<C: Completions> Qp<C> {
     /// Books the pending registrations and writes and the messages, of which the hardware took `accepted`.
     fn book(&self, queue: &mut SendQueue, messages: &mut KVec<Message>, mut accepted: u32) {
         let counters = self.pd.counters();
-        let ahead = queue.pending.len() + queue.writes.pending();
-        let [registrations, ahead] =
-            [queue.pending.len(), ahead].map(|n| u64::try_from(n).unwrap_or(0));
-        count(&counters.registered, registrations.min(accepted.into()));
-        count(&counters.messages_sent, u64::from(accepted).saturating_sub(ahead));
+        let number = |n: usize| u64::try_from(n).unwrap_or(0);
+        let taken = u64::from(accepted);
+        let registrations = number(queue.pending.len());
+        let sent = taken.saturating_sub(registrations + number(queue.writes.pending()));
+        count(&counters.registered, registrations.min(taken));
+        count(&counters.messages_sent, sent);
         while let Some(region) = queue.pending.pop() {
             let key = self.registration_key();
             Self::account(queue, &mut accepted, key, Owned::Registration(region));
