@@ -3,12 +3,24 @@
 #
 # The cases of "make bench". Sourced by guest.sh. Work is fixed, not time: the same requests for all.
 
+# Raw verbs: name, program of perftest, bytes, iterations.
+# shellcheck disable=SC2034 # read by guest.sh
+VERBS=(
+	"send-256 ib_send_lat 256 500"
+	"send-4k ib_send_lat 4096 500"
+	"write-4k ib_write_lat 4096 500"
+	"read-4k ib_read_lat 4096 500"
+	"read-1m ib_read_bw 1048576 20"
+	"write-1m ib_write_bw 1048576 20"
+	"send-1364-stream ib_send_bw 1364 3000"
+)
+
 # sets_of <topology>: A is rxe, E rxe whose transfers all need registrations, C siw.
 sets_of() {
 	case $1 in
-	A) echo rxe rxe-sign rxe-seal rxe-3.0 rxe-channels ;;
+	A) echo verbs-rxe rxe rxe-sign rxe-seal rxe-3.0 rxe-channels ;;
 	E) echo rxe-mr ;;
-	C) echo siw ;;
+	C) echo verbs-siw siw ;;
 	esac
 }
 
@@ -29,6 +41,7 @@ has_tcp() { [[ $1 == rxe* && $1 != rxe-mr ]]; }
 
 cases_of() {
 	case $1 in
+	verbs-*) printf '%s\n' "${VERBS[@]%% *}" ;;
 	rxe) echo read-4k-1 write-4k-1 read-4k-8 write-4k-8 read-4k-32 write-4k-32 read-64k write-64k read-1m write-1m \
 		read-4m write-4m read-1m-4 files ;;
 	rxe-sign | rxe-seal) echo read-4k-1 write-4k-1 read-1m write-1m ;;

@@ -66,8 +66,20 @@ def load(run):
     cases = collections.defaultdict(lambda: collections.defaultdict(dict))
     for path in sorted((run / "bench").glob("*.json"), key=lambda p: p.stat().st_mtime):
         match = re.fullmatch(r"(.*)\.([^.]+)\.(\d+)\.(c|rust|tcp)", path.stem)
+        if not match:
+            continue
         cases[f"{match[1]}/{match[2]}"][match[4]][int(match[3])] = measurement(path.with_suffix(""))
     return cases
+
+
+def verbs(run):
+    """Lines of the floor: name and what perftest says."""
+    rows = [["raw verbs", "one way, us", "MiB/s"]]
+    for path in sorted((run / "bench").glob("*.verbs.json")):
+        result = json.loads(path.read_text())["results"]
+        name = path.name.replace(".1.verbs.json", "").replace(".", "/", 1)
+        rows.append([name, shown(result.get("t_typical"), ".0f"), shown(result.get("BW_average"), ".0f")])
+    return rows
 
 
 def ratios(case, arm, to):
@@ -119,7 +131,7 @@ HEAD = [
 
 def text_table(rows):
     """For a terminal, which is also a simple table of reStructuredText."""
-    widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     rule = "  ".join("=" * w for w in widths)
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(r, widths)).rstrip() for r in rows]
     return "\n".join([rule, lines[0], rule, *lines[1:], rule])
@@ -131,8 +143,8 @@ def counters(cases):
     for name, case in cases.items():
         if case["rust"]:
             first = case["rust"][min(case["rust"])]
-            lines.append(f"{name}\n    " + ", ".join(f"{k} {v:g}" for k, v in first["counters_per_op"].items()))
-    return "\n\n".join(lines)
+            lines.append(f"  {name}:\n    " + "\n    ".join(f"{k} {v:g}" for k, v in first["counters_per_op"].items()))
+    return "\n".join(lines)
 
 
 def plot(cases, folder):
@@ -172,7 +184,11 @@ instruction (QEMU ``-icount shift=1,sleep=off``), so times are instructions and 
 
 {table}
 
-What our module counted, per operation, both ends together:
+The floor: raw verbs on the same device, by perftest, between two processes of one guest that sleep for completions.
+
+{floor}
+
+What our module counted, per operation, both ends together::
 
 {counters}
 """
@@ -180,15 +196,15 @@ What our module counted, per operation, both ends together:
 
 def main():
     run, kernel, commit = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    cases = load(run)
-    if not cases:
+    cases, floor = load(run), text_table(verbs(run))
+    if not cases and floor.count("\n") == 3:
         sys.exit("no case has this name")
     table = text_table([HEAD] + [row(name, case) for name, case in cases.items()])
-    print(table)
+    print(table + "\n\n" + floor)
     if len(sys.argv) > 4:
         folder = pathlib.Path(sys.argv[4])
         pairs = max(len(case["rust"]) for case in cases.values())
-        page = PAGE.format(kernel=kernel, commit=commit, pairs=pairs, table=table, counters=counters(cases))
+        page = PAGE.format(kernel=kernel, commit=commit, pairs=pairs, table=table, floor=floor, counters=counters(cases))
         (folder / "bench.rst").write_text(page)
         (folder / "bench.json").write_text(json.dumps(cases, indent=1, sort_keys=True) + "\n")
         plot(cases, folder)
