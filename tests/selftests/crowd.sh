@@ -16,7 +16,7 @@ machines_up() {
 	local m
 	topology_up F || return
 	for ((m = 1; m <= MACHINES; m++)); do
-		try 10 ip netns add cl$m && switched_end vm$m m$m 10.0.0.$((10 + m)) -n cl$m &&
+		try 10 ip netns add cl$m && switched_end vm$m m$m 9000 10.0.0.$((10 + m)) -n cl$m &&
 			try 10 nsenter --net=/run/netns/cl$m rdma link add "rxe$((1 + m))" type rxe netdev vm$m || return
 	done
 }
