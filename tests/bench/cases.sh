@@ -43,7 +43,7 @@ cases_of() {
 	case $1 in
 	verbs-*) printf '%s\n' "${VERBS[@]%% *}" ;;
 	rxe) echo read-4k-1 write-4k-1 read-4k-8 write-4k-8 read-4k-32 write-4k-32 read-64k write-64k read-1m write-1m \
-		read-4m write-4m read-1m-4 files ;;
+		read-4m write-4m read-1m-4 files unlink ;;
 	rxe-sign | rxe-seal) echo read-4k-1 write-4k-1 read-1m write-1m ;;
 	rxe-channels) echo read-4k-32 read-1m-4 write-1m-4 ;;
 	*) echo read-4k-1 write-4k-1 read-4k-8 read-1m write-1m ;;
@@ -64,4 +64,6 @@ case_read-4m() { job read 4m 1 8; }
 case_write-4m() { job write 4m 1 8; }
 case_read-1m-4() { job read 1m 4 8; }
 case_write-1m-4() { job write 1m 4 8; }
-case_files() { try 3000 python3 "$here/files.py" $MNT/files 1000 /tmp/result.json; }
+case_files() { try 3000 python3 "$here/files.py" make $MNT/files 1000 /tmp/result.json; }
+# A removal waits 40 ms for a timer, with any transport; the rest of the files goes another way.
+case_unlink() { try 3000 python3 "$here/files.py" unlink $MNT/files 20 /tmp/result.json && rm -r $SHARE/files; }

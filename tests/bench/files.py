@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Small files: create, stat, read and unlink <count> of them in <folder>:  files.py <folder> <count> <result>
-The result is a JSON object: seconds of each."""
+"""Small files: create, stat and read <count> of them in <folder>, or remove them: files.py make|unlink <folder> <count> <result>
+The result is a JSON object: how many, and the seconds of each kind of work."""
 
 import json
 import os
@@ -23,16 +23,16 @@ def read(name):
 
 
 def main():
-    folder, count, result = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    os.mkdir(folder)
+    what, folder, count, result = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
     names = [f"{folder}/{i}" for i in range(count)]
+    if what == "make":
+        os.mkdir(folder)
     seconds = {}
-    for work in create, os.stat, read, os.unlink:
+    for work in (create, os.stat, read) if what == "make" else (os.unlink,):
         start = time.monotonic_ns()
         for name in names:
             work(name)
         seconds[work.__name__] = (time.monotonic_ns() - start) / 1e9
-    os.rmdir(folder)
     with open(result, "w", encoding="ascii") as file:
         json.dump({"files": count, "seconds": seconds}, file)
 
