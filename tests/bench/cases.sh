@@ -64,6 +64,8 @@ case_read-4m() { job read 4m 1 8; }
 case_write-4m() { job write 4m 1 8; }
 case_read-1m-4() { job read 1m 4 8; }
 case_write-1m-4() { job write 1m 4 8; }
-case_files() { try 3000 python3 "$here/files.py" make $MNT/files 1000 /tmp/result.json; }
-# A removal waits 40 ms for a timer, with any transport; the rest of the files goes another way.
+# Few enough to be done before cifs begins to close them, a second after their use: each close waits 40 ms for a timer,
+# with any transport.
+case_files() { try 3000 python3 "$here/files.py" make $MNT/files 200 /tmp/result.json; }
+# So does each removal; the rest of the files goes another way.
 case_unlink() { try 3000 python3 "$here/files.py" unlink $MNT/files 20 /tmp/result.json && rm -r $SHARE/files; }
