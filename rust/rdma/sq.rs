@@ -165,10 +165,23 @@ impl SendQueue {
     /// completion; always with `report`. [`signalled`](Self::signalled) follows if it did.
     pub(super) fn signal(&mut self, requests: u32, report: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(requests);
-        let tight = self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY;
         let late = self.now.saturating_sub(self.signalled_at) >= SIGNAL_EVERY_MS;
         let many = self.unsignalled >= SIGNAL_EVERY || self.free.len() < self.slots / 2;
-        report || tight || late || many || self.writes.is_short()
+        report || self.is_tight(requests) || late || many || self.writes.is_short()
+    }
+
+    /// Whether little room would be left behind so many requests.
+    fn is_tight(&self, requests: u32) -> bool {
+        self.room.saturating_sub(requests) < 2 * SIGNAL_EVERY
+    }
+
+    /// Takes a buffer to write from. None where the queue is tight: what waits for a message must fit with it.
+    pub(super) fn take_write(&mut self) -> Option<u16> {
+        let ahead = u32::try_from(self.writes.pending()).unwrap_or(u32::MAX);
+        match self.is_tight(ahead.saturating_add(1)) {
+            true => None,
+            false => self.writes.take(),
+        }
     }
 
     /// Notes that the message posted last is signalled.

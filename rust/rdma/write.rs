@@ -72,6 +72,11 @@ impl Writes {
         Ok(writes)
     }
 
+    /// Takes a buffer that is not in use.
+    pub(super) fn take(&mut self) -> Option<u16> {
+        self.free.pop()
+    }
+
     /// Whether buffers are getting scarce.
     pub(super) fn is_short(&self) -> bool {
         self.free.len() < self.requests.len() / 2
@@ -133,7 +138,7 @@ impl Writes {
 
 impl<C: Completions> Qp<C> {
     /// Writes a segment of `buffer` to the peer's memory, in front of the next message and without waiting. False,
-    /// with nothing done, for one that is too large or when there is no buffer now: then it has to be waited for.
+    /// with nothing done, for one that is too large or when there is no buffer or little room now: then it has to be waited for.
     /// Process context.
     ///
     /// # Errors
@@ -146,7 +151,7 @@ impl<C: Completions> Qp<C> {
         let Some(pool) = self.write_pool() else {
             return Ok(false);
         };
-        let Some(index) = self.sq.lock().writes.free.pop() else {
+        let Some(index) = self.sq.lock().take_write() else {
             return Ok(false);
         };
         let filled = pool.fill(index, buffer, segment);
