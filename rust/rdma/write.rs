@@ -138,8 +138,8 @@ impl Writes {
 
 impl<C: Completions> Qp<C> {
     /// Writes a segment of `buffer` to the peer's memory, in front of the next message and without waiting. False,
-    /// with nothing done, for one that is too large or when there is no buffer or little room now: then it has to be waited for.
-    /// Process context.
+    /// with nothing done, for one that is too large or when there is no buffer or little room now: then it has to
+    /// be waited for. Process context.
     ///
     /// # Errors
     ///
