@@ -150,6 +150,39 @@ test_device() {
 	rm -r $MNT/fio && one_size 1048576 && smb_umount && take_down
 }
 
+# spent <operations> <bounds> <command...>: what our counters grow by per operation, each within its bound; bounds
+# are words "<counter><=<bound>", both ends together.
+spent() {
+	local operations=$1 bounds=$2 wrong
+	shift 2
+	cat $DEBUG/counters >/tmp/counters-before
+	try 120 "$@" || return
+	cat $DEBUG/counters >/tmp/counters-after
+	wrong=$(awk -v operations="$operations" -v bounds="$bounds" '
+		NR == FNR { before[$1] = $2; next }
+		{ grown[$1] = ($2 - before[$1]) / operations }
+		END {
+			n = split(bounds, bound, " ")
+			for (i = 1; i <= n; i++) {
+				split(bound[i], b, "<=")
+				if (!(b[1] in grown) || grown[b[1]] > b[2]) print b[1], grown[b[1]], "instead of", b[2]
+			}
+		}' /tmp/counters-before /tmp/counters-after)
+	[ -z "$wrong" ] || why "per operation: ${wrong//$'\n'/, }"
+}
+
+# What small requests cost: nobody waits for a message, one send in many is signalled, receives are posted in chains,
+# grants ride on data, memory is mapped once for each registration and never for a message; a read is two doorbells.
+# rules: P1 P2 P4 P6 P8 P17
+check_thrifty() {
+	[ "$TRANSPORT" = rust ] || return 0
+	local all="messages_sent<=2.1 empty_sends<=0.1 receive_posts<=0.25 registered<=1.05 bounced<=0 maps<=1.05"
+	try 60 dd if=/tmp/pool of=$MNT/thrifty bs=1M count=2 conv=fsync status=none &&
+		spent 400 "$all send_posts<=2.1 send_completions<=0.5" dd if=$MNT/thrifty of=/dev/null bs=4k count=400 iflag=direct status=none &&
+		spent 400 "$all send_posts<=3.1 send_completions<=1.5" dd if=/tmp/pool of=$MNT/thrifty bs=4k count=400 oflag=direct conv=notrunc status=none &&
+		rm $MNT/thrifty
+}
+
 # wire: capture a mount whose data all travels in fragments, with the client's counters when all is
 # quiet; the host lets others judge it (tests/judges).  DebugData is the same before and after the end
 # of the capture, so nothing is missing from it.

@@ -13,7 +13,7 @@
 SEAL=seal,rsize=131072,wsize=131072
 
 group_A() {
-	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio shown
+	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio shown thrifty
 	cell 3.0.2 A 3.0.2 "" rdma sizes
 	cell 3.0 A 3.0 "" rdma sizes fio
 	cell 3.1.1-sign A 3.1.1 sign rdma signed sizes fio
