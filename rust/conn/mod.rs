@@ -12,8 +12,8 @@
 //!
 //! # Contexts
 //!
-//! Completions (`recv`, parts of `credit`) run in softirq for cifs and in a workqueue for ksmbd: they
-//! never sleep and allocate nothing. Connection manager events, works and the consumers' calls run
+//! Completions (`recv`, parts of `credit`) run in softirq, receives of ksmbd in a workqueue: they never
+//! sleep and allocate nothing. Connection manager events, works and the consumers' calls run
 //! in process context.
 //!
 //! # Locks

@@ -531,7 +531,7 @@ impl Connection {
         }
     }
 
-    /// Completions made room. Softirq or workqueue.
+    /// Completions made room. Softirq.
     pub(crate) fn room_made(self: &Arc<Self>) {
         count(&self.rooms, 1);
         self.send_wait.wake_all();
