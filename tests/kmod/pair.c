@@ -56,13 +56,13 @@ unsigned int log_errors(void)
 	return atomic_xchg(&error_lines, 0);
 }
 
-/* Whether the latest error line contains this. */
 /* Wait until the window is over in which cases before this one had their lines. */
 void log_window(void)
 {
 	msleep(SMBT_LOG_WINDOW_MS);
 }
 
+/* Whether the latest error line contains this. */
 bool log_said(const char *text)
 {
 	unsigned long flags;
