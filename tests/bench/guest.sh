@@ -29,6 +29,13 @@ wanted() {
 	return 1
 }
 
+# sets <topology>: those that are asked for; mounts <topology>: without raw verbs, which mount nothing.
+sets() {
+	local s
+	for s in $(sets_of "$1"); do ! wanted "$s" || echo "$s"; done
+}
+mounts() { sets "$1" | grep -v ^verbs-; }
+
 # snapshot <file>: what the kernel and our module have counted so far.
 snapshot() { cat /proc/stat $DEBUG/counters >"$1" 2>/dev/null || true; }
 
@@ -94,8 +101,7 @@ arm() {
 	*) TRANSPORT=c SMBDIRECT_KO=$PEERS/c/smbdirect.ko ;;
 	esac
 	load_modules && server_start && try 60 dd if=/dev/zero of=$SHARE/data bs=1M count=64 status=none || return
-	for set in $(sets_of "$1"); do
-		[[ $set != verbs-* ]] && wanted "$set" || continue
+	for set in $(mounts "$1"); do
 		[ "$3" != tcp ] || has_tcp "$set" || continue
 		mounted "$set" "$2" "$3" || return
 	done
@@ -106,6 +112,7 @@ arm() {
 # floor: what the device can do without any of us: raw verbs between two processes that sleep for completions.
 floor() {
 	local c
+	wanted "verbs-$KIND" || return 0
 	try 60 modprobe ib_uverbs && try 60 modprobe rdma_ucm || return
 	for c in "${VERBS[@]}"; do
 		# shellcheck disable=SC2086 # words: name, program, bytes, iterations
@@ -124,9 +131,8 @@ verbs() {
 
 # turns <topology>: each pair in the other order than the one before.
 turns() {
-	local pair a order some=
-	for set in $(sets_of "$1"); do [[ $set == verbs-* ]] || ! wanted "$set" || some=1; done
-	[ -n "$some" ] || return 0
+	local pair a order
+	[ -n "$(mounts "$1")" ] || return 0
 	for ((pair = 1; pair <= PAIRS; pair++)); do
 		order="c rust tcp"
 		[ $((pair % 2)) -eq 1 ] || order="tcp rust c"
@@ -137,9 +143,7 @@ turns() {
 mkdir -p "$OUT"
 log_mark
 for t in A E C; do
-	some=
-	for set in $(sets_of $t); do ! wanted "$set" || some=1; done
-	[ -n "$some" ] || continue
+	[ -n "$(sets $t)" ] || continue
 	topology_up $t && { [ $t = E ] || floor; } && turns $t && topology_down && log_clean || { echo "not ok $t: $WHY"; exit 1; }
 done
 echo ok
