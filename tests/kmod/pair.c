@@ -56,12 +56,6 @@ unsigned int log_errors(void)
 	return atomic_xchg(&error_lines, 0);
 }
 
-/* Wait until the window is over in which cases before this one had their lines. */
-void log_window(void)
-{
-	msleep(SMBT_LOG_WINDOW_MS);
-}
-
 /* Whether the latest error line contains this. */
 bool log_said(const char *text)
 {

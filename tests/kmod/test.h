@@ -130,9 +130,6 @@ unsigned int sock_text(struct smbdirect_socket *sc, char *text, unsigned int siz
 long sock_value(struct smbdirect_socket *sc, const char *key);
 bool sock_is(struct smbdirect_socket *sc, const char *status);
 bool sock_reaches(struct smbdirect_socket *sc, const char *status, unsigned int limit_ms);
-/* Our module prints so many error lines in a window of this length and no more. */
-#define SMBT_LOG_WINDOW_MS 5000
-void log_window(void);
 unsigned int log_errors(void);
 bool log_said(const char *text);
 
