@@ -36,8 +36,13 @@ options_of() {
 	esac
 }
 
-# has_tcp <set>: what TCP does is the same on all devices.
-has_tcp() { [[ $1 == rxe* && $1 != rxe-mr ]]; }
+# has <arm> <set>: what TCP does is the same on all devices, and of NFS one mount is enough.
+has() {
+	case $1 in
+	tcp) [[ $2 == rxe* && $2 != rxe-mr ]] ;;
+	nfs) [ "$2" = rxe ] ;;
+	esac
+}
 
 cases_of() {
 	case $1 in

@@ -6,7 +6,7 @@
 # The modules take turns in one boot, with the same cifs and ksmbd. Every measurement leaves files in
 # $RUN/bench, <set>.<case>.<pair>.<arm>.<kind>: what fio says (json) and, from before and after it, /proc/stat
 # and the module's own counters. What they mean is worked out on the host, by report.py.
-#	arm c, rust, tcp	whose connection; tcp is cifs without RDMA, verbs none at all
+#	arm c, rust, tcp, nfs	whose connection; tcp is cifs without RDMA, nfs NFS over RDMA, verbs none at all
 #	set			topology and mount options, below
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,6 +16,8 @@ for f in lib checks; do
 done
 # shellcheck source=tests/bench/cases.sh
 . "$here/cases.sh"
+# shellcheck source=tests/bench/nfs.sh
+. "$here/nfs.sh"
 PAIRS=$1 PATTERN=$2 OUT=$RUN/bench
 : "${PROFILE:=}"
 OURS=$SMBDIRECT_KO
@@ -79,34 +81,47 @@ job() {
 
 # mounted <set> <pair> <arm>: the cases of one mount, after a warm-up.
 mounted() {
-	local c rdma=rdma,
-	[ "$3" != tcp ] || rdma=
+	local c
 	mkdir -p $MNT
-	try 300 mount -t cifs //$SERVER/share $MNT -o "${rdma}username=root,password=pw,cache=none,$(options_of "$1")" || return
-	try 300 dd if=$MNT/data of=/dev/null bs=1M count=4 status=none &&
+	mount_$3 "$1" &&
+		try 300 dd if=$MNT/data of=/dev/null bs=1M count=4 status=none &&
 		try 300 dd if=/dev/zero of=$MNT/warm bs=4k count=50 conv=fsync status=none || return
-	[ "$3" = tcp ] || over_rdma || return
 	for c in $(cases_of "$1"); do
 		! wanted "$1" "$c" || measure "$1" "$c" "$2" "$3" || return
 	done
 	smb_umount
 }
 
-# arm <topology> <pair> <arm>: load, serve, every mount of the topology, unload.
-arm() {
-	local set
+cifs_mount() { try 300 mount -t cifs //$SERVER/share $MNT -o "${2:-}username=root,password=pw,cache=none,$(options_of "$1")"; }
+mount_tcp() { cifs_mount "$1"; }
+mount_c() { cifs_mount "$1" rdma, && over_rdma; }
+mount_rust() { mount_c "$1"; }
+mount_nfs() { nfs_mount; }
+
+# start <arm>, stop <arm>: load and serve; the reverse.
+start() {
 	# shellcheck disable=SC2034 # read by lib.sh
-	case $3 in
+	case $1 in
+	nfs) nfs_start; return ;;
 	rust) TRANSPORT=rust SMBDIRECT_KO=$OURS ;;
 	*) TRANSPORT=c SMBDIRECT_KO=$PEERS/c/smbdirect.ko ;;
 	esac
-	load_modules && server_start && try 60 dd if=/dev/zero of=$SHARE/data bs=1M count=64 status=none || return
-	for set in $(mounts "$1"); do
-		[ "$3" != tcp ] || has_tcp "$set" || continue
-		mounted "$set" "$2" "$3" || return
-	done
-	rm $SHARE/data
+	load_modules && server_start
+}
+stop() {
+	[ "$1" != nfs ] || { nfs_stop; return; }
 	server_stop && unload_modules
+}
+
+# arm <topology> <pair> <arm>: every mount of the topology that the arm has.
+arm() {
+	local set sets=()
+	for set in $(mounts "$1"); do ! has "$3" "$set" || sets+=("$set"); done
+	[ ${#sets[@]} -gt 0 ] || return 0
+	start "$3" && try 60 dd if=/dev/zero of=$SHARE/data bs=1M count=64 status=none || return
+	for set in "${sets[@]}"; do mounted "$set" "$2" "$3" || return; done
+	rm $SHARE/data
+	stop "$3"
 }
 
 # floor: what the device can do without any of us: raw verbs between two processes that sleep for completions.
@@ -125,7 +140,7 @@ floor() {
 verbs() {
 	local options=(-R -e -F -s "$3" -n "$4")
 	"$2" "${options[@]}" >/dev/null 2>&1 &
-	wait_for 60 eval "ss -ltn | grep -q :18515" || return
+	wait_for 60 eval "rdma resource show cm_id | grep -q :18515" || return
 	try 3000 "$2" "${options[@]}" --out_json --out_json_file="$OUT/verbs-$KIND.$1.1.verbs.json" $SERVER && wait $!
 }
 
@@ -134,8 +149,8 @@ turns() {
 	local pair a order
 	[ -n "$(mounts "$1")" ] || return 0
 	for ((pair = 1; pair <= PAIRS; pair++)); do
-		order="c rust tcp"
-		[ $((pair % 2)) -eq 1 ] || order="tcp rust c"
+		order="c rust tcp nfs"
+		[ $((pair % 2)) -eq 1 ] || order="nfs tcp rust c"
 		for a in $order; do arm "$1" "$pair" "$a" || return; done
 	done
 }

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 NS_PER_INSTRUCTION = 2
-ARMS = {"c": "C", "rust": "Rust", "tcp": "TCP"}
+ARMS = {"c": "C", "rust": "Rust", "tcp": "TCP", "nfs": "NFS"}
 
 
 def counted(text):
@@ -65,7 +65,7 @@ def load(run):
     """Case -> arm -> pair -> measurement."""
     cases = collections.defaultdict(lambda: collections.defaultdict(dict))
     for path in sorted((run / "bench").glob("*.json"), key=lambda p: p.stat().st_mtime):
-        match = re.fullmatch(r"(.*)\.([^.]+)\.(\d+)\.(c|rust|tcp)", path.stem)
+        match = re.fullmatch(r"(.*)\.([^.]+)\.(\d+)\.(c|rust|tcp|nfs)", path.stem)
         if not match:
             continue
         cases[f"{match[1]}/{match[2]}"][match[4]][int(match[3])] = measurement(path.with_suffix(""))
@@ -119,9 +119,10 @@ HEAD = [
     "C, us/op",
     "Rust",
     "TCP",
+    "NFS/RDMA",
     "speed against C (spread)",
     "against TCP",
-    "p50, us: C / Rust / TCP",
+    "p50, us: C / Rust / TCP / NFS",
     "p99",
     "context switches per op",
     "1,000 instructions per op",

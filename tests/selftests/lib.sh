@@ -208,7 +208,7 @@ topology_down() {
 		[ ! -e "$d" ] || try 10 ip netns delete "${d##*/}" || return
 	done
 	NETNS=()
-	for d in siw rdma_rxe rdma_ucm rdma_cm iw_cm ib_cm ib_uverbs ib_core; do
+	for d in siw rdma_rxe rdma_ucm rdma_cm iw_cm ib_cm ib_uverbs ib_uverbs_support ib_core; do
 		[ ! -e "/sys/module/$d" ] || try 30 rmmod "$d" || return
 	done
 }
