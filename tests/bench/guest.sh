@@ -128,7 +128,7 @@ arm() {
 floor() {
 	local c
 	wanted "verbs-$KIND" || return 0
-	try 60 modprobe ib_uverbs && try 60 modprobe rdma_ucm || return
+	try 60 modprobe ib_uverbs || return
 	for c in "${VERBS[@]}"; do
 		# shellcheck disable=SC2086 # words: name, program, bytes, iterations
 		set -- $c
@@ -136,11 +136,13 @@ floor() {
 	done
 }
 
-# verbs <name> <program> <bytes> <iterations>
+# verbs <name> <program> <bytes> <iterations>: the two agree over a socket, which a program waits for; over rdma_cm they
+# would spin.
 verbs() {
-	local options=(-R -e -F -s "$3" -n "$4")
-	"$2" "${options[@]}" >/dev/null 2>&1 &
-	wait_for 60 eval "rdma resource show cm_id | grep -q :18515" || return
+	local options=(-e -F -s "$3" -n "$4")
+	"$2" "${options[@]}" >/tmp/server.out 2>&1 &
+	wait_for 60 eval "ss -ltn | grep -q :18515 || ! kill -0 $!" || return
+	kill -0 $! || why "$2: $(tail -n2 /tmp/server.out)" || return
 	try 3000 "$2" "${options[@]}" --out_json --out_json_file="$OUT/verbs-$KIND.$1.1.verbs.json" $SERVER && wait $!
 }
 
