@@ -20,15 +20,15 @@ global_lock! {
 pub(crate) struct Running(());
 
 impl Running {
-    /// Creates the common state. Called once, from the module's initialisation.
+    /// Creates the common state; `message_size` is in `proto::params::MESSAGE_SIZES`. Called once, from the module's initialisation.
     ///
     /// # Errors
     ///
     /// `-ENOMEM`.
-    pub(crate) fn start() -> Result<Self> {
+    pub(crate) fn start(message_size: Option<u32>) -> Result<Self> {
         // SAFETY: Called once, before any use.
         unsafe { SHARED.init() };
-        let shared = Shared::new()?;
+        let shared = Shared::new(message_size)?;
         *SHARED.lock() = Some(shared);
         Ok(Self(()))
     }

@@ -148,6 +148,10 @@ impl Connection {
             log!(self, Error, Event, "parameters refused: {}", invalid.text());
             EINVAL
         })?;
+        let params = match self.shared.message_size {
+            Some(size) => params.with_message_size(size),
+            None => params,
+        };
         if self.state().status() != Status::Created {
             return Err(EINVAL);
         }

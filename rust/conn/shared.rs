@@ -31,6 +31,8 @@ pub(crate) struct Queues {
 pub(crate) struct Shared {
     /// The workqueues.
     pub(crate) queues: Queues,
+    /// The size of messages that the administrator asked for, bytes; none: what the consumer asks for.
+    pub(crate) message_size: Option<u32>,
     /// Keeps error lines from filling the log.
     #[pin]
     pub(crate) limiter: IrqLock<Limiter>,
@@ -53,7 +55,7 @@ impl Shared {
     /// # Errors
     ///
     /// `-ENOMEM`.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(message_size: Option<u32>) -> Result<Arc<Self>> {
         let queues = Queues {
             accept: WorkQueue::new(c"smbdirect-accept", Service::Normal)?,
             connect: WorkQueue::new(c"smbdirect-connect", Service::Normal)?,
@@ -64,6 +66,7 @@ impl Shared {
         Arc::pin_init(
             pin_init!(Self {
                 queues,
+                message_size,
                 limiter <- new_irq_lock!(Limiter::new(), c"Shared::limiter"),
                 failures <- new_irq_lock!(Failures::new(), c"Shared::failures"),
                 sockets <- new_mutex!(KVec::new(), "Shared::sockets"),

@@ -36,9 +36,11 @@ options_of() {
 	esac
 }
 
-# has <arm> <set>: what TCP does is the same on all devices, and of NFS one mount is enough.
+# has <arm> <set>: what TCP does is the same on all devices, of NFS one mount is enough, and larger messages matter where
+# data travels in messages.
 has() {
 	case $1 in
+	larger) [[ $2 == *-sign || $2 == *-seal ]] ;;
 	tcp) [[ $2 == rxe* && $2 != rxe-mr ]] ;;
 	nfs) [ "$2" = rxe ] ;;
 	esac

@@ -6,7 +6,7 @@
 # The modules take turns in one boot, with the same cifs and ksmbd. Every measurement leaves files in
 # $RUN/bench, <set>.<case>.<pair>.<arm>.<kind>: what fio says (json) and, from before and after it, /proc/stat
 # and the module's own counters. What they mean is worked out on the host, by report.py.
-#	arm c, rust, tcp, nfs	whose connection; tcp is cifs without RDMA, nfs NFS over RDMA, verbs none at all
+#	arm	whose connection: c, rust, larger (ours with larger messages), tcp (cifs without RDMA), nfs (NFS over RDMA)
 #	set			topology and mount options, below
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -96,14 +96,17 @@ cifs_mount() { try 300 mount -t cifs //$SERVER/share $MNT -o "${2:-}username=roo
 mount_tcp() { cifs_mount "$1"; }
 mount_c() { cifs_mount "$1" rdma, && over_rdma; }
 mount_rust() { mount_c "$1"; }
+mount_larger() { mount_c "$1"; }
 mount_nfs() { nfs_mount; }
 
 # start <arm>, stop <arm>: load and serve; the reverse.
 start() {
 	# shellcheck disable=SC2034 # read by lib.sh
+	PARAMETERS='' TRANSPORT=rust SMBDIRECT_KO=$OURS
 	case $1 in
 	nfs) nfs_start; return ;;
-	rust) TRANSPORT=rust SMBDIRECT_KO=$OURS ;;
+	rust) ;;
+	larger) PARAMETERS=max_message_size=8136 ;;
 	*) TRANSPORT=c SMBDIRECT_KO=$PEERS/c/smbdirect.ko ;;
 	esac
 	load_modules && server_start
@@ -151,8 +154,8 @@ turns() {
 	local pair a order
 	[ -n "$(mounts "$1")" ] || return 0
 	for ((pair = 1; pair <= PAIRS; pair++)); do
-		order="c rust tcp nfs"
-		[ $((pair % 2)) -eq 1 ] || order="nfs tcp rust c"
+		order="c rust tcp larger nfs"
+		[ $((pair % 2)) -eq 1 ] || order="nfs larger tcp rust c"
 		for a in $order; do arm "$1" "$pair" "$a" || return; done
 	done
 }

@@ -183,6 +183,18 @@ check_thrifty() {
 		rm $MNT/thrifty
 }
 
+# A module that was loaded with larger messages agrees on them with its like, and sends fewer. The C module has no such
+# parameter.
+# rules: P16
+check_larger() {
+	[ "$TRANSPORT" = rust ] || return 0
+	debug_block | grep -q 'max_send_size: 8136$' && debug_block | grep -q 'max_receive_size:8136$' ||
+		why "DebugData does not show the sizes: $(debug_block | grep -o 'max_[a-z]*_size: *[0-9]*' | tr '\n' ' ')" || return
+	# 1 MiB is 130 messages of data, each way, and 783 of the usual size.
+	try 60 dd if=/tmp/pool of=$MNT/larger bs=1M count=2 conv=fsync status=none &&
+		spent 2 "messages_sent<=180" dd if=$MNT/larger of=/dev/null bs=1M count=2 iflag=direct status=none && rm $MNT/larger
+}
+
 # wire: capture a mount whose data all travels in fragments, with the client's counters when all is
 # quiet; the host lets others judge it (tests/judges).  DebugData is the same before and after the end
 # of the capture, so nothing is missing from it.

@@ -17,6 +17,7 @@ group_A() {
 	cell 3.0.2 A 3.0.2 "" rdma sizes
 	cell 3.0 A 3.0 "" rdma sizes fio
 	cell 3.1.1-sign A 3.1.1 sign rdma signed sizes fio
+	cell 3.1.1-sign-larger A 3.1.1 sign rdma signed sizes fio larger
 	cell 3.1.1-seal A 3.1.1 "$SEAL" rdma sealed sizes fio
 	cell 3.0-seal A 3.0 "$SEAL" rdma sealed sizes
 	cell 3.0-sign A 3.0 sign rdma signed sizes
@@ -133,6 +134,7 @@ group_power_server() {
 
 # Two guests: the client's half and the server's.
 group_client() {
+	cell 3.1.1-sign-larger D 3.1.1 sign rdma signed sizes
 	cell 3.1.1 D 3.1.1 "" rdma sizes tree fio over
 }
 

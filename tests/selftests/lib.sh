@@ -11,7 +11,7 @@ SHARE=/srv/share
 MNT=/mnt/a
 # What our module shows.
 DEBUG=/sys/kernel/debug/smbdirect
-: "${DIALECT:=3.1.1}" "${SLOW:=1}" "${SANITIZER:=}" "${LONG:=}"
+: "${DIALECT:=3.1.1}" "${PARAMETERS:=}" "${SLOW:=1}" "${SANITIZER:=}" "${LONG:=}"
 
 # why <text>: remember the reason of a failure.
 # shellcheck disable=SC2034 # read by the tests
@@ -61,7 +61,8 @@ load_modules() {
 		why "a smbdirect module is already loaded (from the kernel, or left over); unload it first"
 		return 1
 	fi
-	insert "$SMBDIRECT_KO" && insert "$PEERS/ksmbd.ko" && insert "$PEERS/cifs.ko"
+	# shellcheck disable=SC2086 # words
+	insert "$SMBDIRECT_KO" $PARAMETERS && insert "$PEERS/ksmbd.ko" && insert "$PEERS/cifs.ko"
 }
 
 # unload_modules: must succeed: a module that stays in use has leaked something.  cifs lets go of

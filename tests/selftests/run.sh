@@ -149,7 +149,9 @@ one() {
 
 run_cell() {
 	local name=$1 k
-	TOPOLOGY=$2 DIALECT=$3 OPTIONS=$4
+	TOPOLOGY=$2 DIALECT=$3 OPTIONS=$4 PARAMETERS=
+	# shellcheck disable=SC2034 # read by lib.sh
+	[[ $name != *-larger ]] || PARAMETERS=max_message_size=8136
 	shift 4
 	echo "# cell $name: topology $TOPOLOGY, vers=$DIALECT${OPTIONS:+,$OPTIONS}"
 	log_mark

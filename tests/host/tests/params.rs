@@ -6,7 +6,7 @@ mod common;
 use common::{cifs, ksmbd};
 use proptest::prelude::*;
 use smbdirect_host::proto::params::{
-    Flags, Invalid, Parameters, MAX_FRAGMENTED_RECV, MAX_MESSAGE_SIZE,
+    Flags, Invalid, Parameters, MAX_FRAGMENTED_RECV, MAX_MESSAGE_SIZE, MESSAGE_SIZES,
 };
 use std::mem::{offset_of, size_of};
 
@@ -133,6 +133,42 @@ fn message_sizes_are_cut_to_what_a_buffer_holds() {
         (MAX_MESSAGE_SIZE, MAX_MESSAGE_SIZE)
     );
     assert_eq!(sizes(u32::MAX), (MAX_MESSAGE_SIZE, MAX_MESSAGE_SIZE));
+}
+
+// rules: P16+
+#[test]
+fn p16_an_administrator_may_ask_for_larger_messages() {
+    let params = cifs().with_message_size(8136);
+    let (send, recv, fragmented) = (
+        params.max_send_size,
+        params.max_recv_size,
+        params.max_fragmented_recv_size,
+    );
+    // Half a window of 255 messages, as the callers' own 173910 is half a window of 1364 bytes.
+    assert_eq!((send, recv, fragmented), (8136, 8136, 255 * 8136 / 2));
+    assert_eq!(cifs().with_message_size(1364), cifs());
+    let larger = Parameters {
+        max_send_size: 16384,
+        max_recv_size: 16384,
+        max_fragmented_recv_size: 4 << 20,
+        ..cifs()
+    };
+    assert_eq!(larger.with_message_size(8136), larger);
+}
+
+proptest! {
+    // rules: P16+ R7+
+    #[test]
+    fn p16_larger_messages_are_valid_for_any_window(
+        size in MESSAGE_SIZES,
+        recv_credit_max in 1u16..,
+        recv in 128u32..40_000,
+    ) {
+        let wanted = Parameters { recv_credit_max, max_recv_size: recv, ..cifs() };
+        let params = wanted.validate().unwrap().with_message_size(size);
+        prop_assert_eq!(params.validate(), Ok(params));
+        prop_assert!(params.max_recv_size >= size);
+    }
 }
 
 #[test]
