@@ -29,7 +29,7 @@ options_of() {
 	case $1 in
 	*-sign) echo vers=3.1.1,sign ;;
 	# See tests/selftests/groups.sh for the sizes.
-	*-seal) echo vers=3.1.1,seal,rsize=1048576,wsize=1048576 ;;
+	*-seal) echo vers=3.1.1,seal,rsize=131072,wsize=131072 ;;
 	*-3.0) echo vers=3.0 ;;
 	*-channels) echo vers=3.1.1,multichannel,max_channels=4 ;;
 	*) echo vers=3.1.1 ;;

@@ -100,8 +100,8 @@ mount_larger() { mount_c "$1"; }
 mount_nfs() { nfs_mount; }
 
 # start <arm>, stop <arm>: load and serve; the reverse.
+# shellcheck disable=SC2034 # what is set is read by lib.sh
 start() {
-	# shellcheck disable=SC2034 # read by lib.sh
 	PARAMETERS='' TRANSPORT=rust SMBDIRECT_KO=$OURS
 	case $1 in
 	nfs) nfs_start; return ;;
