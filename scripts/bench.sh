@@ -3,7 +3,8 @@
 #
 # Our module, the C module and TCP side by side, counted in instructions:	bench.sh [case] [pairs]
 # One guest whose clock goes on by 2 ns with each instruction, so that the host's load does not matter. A case
-# prints its table; without one all are measured, and Documentation/bench.{rst,json,svg} are written.
+# prints its table; without one all are measured, and Documentation/bench.{rst,json,svg} are written. The case "scale" is
+# the curves of cost against size and number, in Documentation/scale.{rst,json,svg}.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -19,12 +20,17 @@ measure() {
 		-q -icount -q shift=1,sleep=off -- "$TOP/tests/bench/guest.sh" "$pairs" "$case"
 }
 
+# report <program> [folder]
 report() {
-	"$TOP/scripts/enter-root.sh" python3 "$TOP/tests/bench/report.py" "$run" "$(<"$("$TOP/scripts/kernel.sh")/release")" \
-		"$(git -C "$TOP" rev-parse --short HEAD)" "$@"
+	"$TOP/scripts/enter-root.sh" python3 "$TOP/tests/bench/$1.py" "$run" "$(<"$("$TOP/scripts/kernel.sh")/release")" \
+		"$(git -C "$TOP" rev-parse --short HEAD)" "${@:2}"
 }
 
 ROOT=$("$TOP/scripts/root.sh")
 export ROOT
 step "bench, $pairs pairs of $case" measure || die "the guest did not measure it all: $(tail -n1 "$run/out")" "$run/out"
-if [ "$case" = '*' ]; then report "$TOP/Documentation"; else report; fi
+case $case in
+scale) report scale "$TOP/Documentation" ;;
+'*') report report "$TOP/Documentation" ;;
+*) report report ;;
+esac

@@ -61,8 +61,8 @@ case_read-4k-1() { job randread 4k 1 1000; }
 case_write-4k-1() { job randwrite 4k 1 1000; }
 case_read-4k-8() { job randread 4k 8 200; }
 case_write-4k-8() { job randwrite 4k 8 200; }
-case_read-4k-32() { job randread 4k 32 50; }
-case_write-4k-32() { job randwrite 4k 32 50; }
+case_read-4k-32() { job randread 4k 32 100; }
+case_write-4k-32() { job randwrite 4k 32 100; }
 case_read-64k() { job read 64k 1 300; }
 case_write-64k() { job write 64k 1 300; }
 case_read-1m() { job read 1m 1 24; }
