@@ -585,3 +585,54 @@ proptest! {
         }
     }
 }
+
+/// What two ends agree on: the initiator's parameters and the acceptor's.
+fn agreed(client: &Parameters, server: &Parameters) -> (Parameters, Parameters) {
+    let accepted = match negotiate::accept(&negotiate::request(client), server, 255) {
+        Accept::Proceed(result) => result,
+        other => panic!("{other:?}"),
+    };
+    let response = negotiate::response(&accepted, 255);
+    let initiated = negotiate::initiate(&response, client, 512, PAGE, 255).unwrap();
+    (initiated.params, accepted.params)
+}
+
+// rules: P16+
+#[test]
+fn p16_two_ends_that_want_larger_messages_send_them() {
+    let (client, server) = (
+        cifs().with_message_size(8136),
+        ksmbd().with_message_size(8136),
+    );
+    let (client, server) = agreed(&client, &server);
+    for end in [client, server] {
+        assert_eq!(({ end.max_send_size }, { end.max_recv_size }), (8136, 8136));
+    }
+}
+
+// rules: P16- V1+
+#[test]
+fn p16_a_peer_that_stays_with_its_size_is_not_affected() {
+    let (plain_client, plain_server) = agreed(&cifs(), &ksmbd());
+    let (client, server) = agreed(&cifs().with_message_size(8136), &ksmbd());
+    // The client can reassemble more; nothing else differs.
+    let more = client.max_fragmented_recv_size;
+    assert_eq!(
+        client,
+        Parameters {
+            max_fragmented_recv_size: more,
+            ..plain_client
+        }
+    );
+    assert_eq!(
+        server,
+        Parameters {
+            max_fragmented_send_size: more,
+            ..plain_server
+        }
+    );
+    let payload = client.max_recv_size - HEADER_ROOM;
+    assert!(u32::from(negotiate::recv_buffers(&client)) * payload >= more);
+    let (client, server) = agreed(&cifs(), &ksmbd().with_message_size(8136));
+    assert_eq!((client, server), (plain_client, plain_server));
+}
