@@ -13,11 +13,22 @@ case=${1:-*} pairs=${2:-5}
 [ -z "$SANITIZER" ] || die "a kernel with sanitizers says nothing about speed; use the stock one"
 run=$SMBD_CACHE/run/bench-$(date +%m%d-%H%M%S)-$$
 
+# measure <run folder> <pattern of cases>
 # One thread emulates all processors in turn. While the guest waits for this machine, for a file, its clock jumps
 # from timer to timer; so all its bounds are far away.
 measure() {
-	ACCEL=tcg,thread=single TRANSPORT=rust BOOT_BOUND=600 "$TOP/scripts/guest.sh" -t 28800 -d "$run" -v SLOW=1000 -v PROFILE="${PROFILE:-}" \
-		-q -icount -q shift=1,sleep=off -- "$TOP/tests/bench/guest.sh" "$pairs" "$case"
+	ACCEL=tcg,thread=single TRANSPORT=rust BOOT_BOUND=600 "$TOP/scripts/guest.sh" -t 28800 -d "$1" -v SLOW=1000 -v PROFILE="${PROFILE:-}" \
+		-q -icount -q shift=1,sleep=off -- "$TOP/tests/bench/guest.sh" "$pairs" "$2" ||
+		die "the guest did not measure it all: $(tail -n1 "$1/out")" "$1/out"
+}
+
+# all: two guests at a time, each with about half of the work; a case is measured whole in one of them.
+all() {
+	local half='@(verbs-rxe|rxe|rxe-3.0|rxe-channels)' first
+	measure "$run/1" "$half/*" &
+	first=$!
+	measure "$run/2" "!($half)/*"
+	wait $first
 }
 
 # report <program> [folder]
@@ -28,9 +39,8 @@ report() {
 
 ROOT=$("$TOP/scripts/root.sh")
 export ROOT
-step "bench, $pairs pairs of $case" measure || die "the guest did not measure it all: $(tail -n1 "$run/out")" "$run/out"
 case $case in
-scale) report scale "$TOP/Documentation" ;;
-'*') report report "$TOP/Documentation" ;;
-*) report report ;;
+'*') step "bench, $pairs pairs of all" all && report report "$TOP/Documentation" ;;
+scale) step "bench, scale" measure "$run" scale && report scale "$TOP/Documentation" ;;
+*) step "bench, $pairs pairs of $case" measure "$run" "$case" && report report ;;
 esac

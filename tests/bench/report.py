@@ -65,7 +65,7 @@ def measurement(base):
 def load(run):
     """Case -> arm -> pair -> measurement."""
     cases = collections.defaultdict(lambda: collections.defaultdict(dict))
-    for path in sorted((run / "bench").glob("*.json"), key=lambda p: p.stat().st_mtime):
+    for path in sorted(run.glob("**/bench/*.json"), key=lambda p: (p.parent, p.stat().st_mtime)):
         match = re.fullmatch(rf"(.*)\.([^.]+)\.(\d+)\.({'|'.join(ARMS)})", path.stem)
         if not match:
             continue
@@ -76,7 +76,7 @@ def load(run):
 def verbs(run):
     """Lines of the floor: name and what perftest says."""
     rows = [["raw verbs", "one way, us", "MiB/s"]]
-    for path in sorted((run / "bench").glob("*.verbs.json")):
+    for path in sorted(run.glob("**/bench/*.verbs.json")):
         result = json.loads(path.read_text())["results"]
         name = path.name.replace(".1.verbs.json", "").replace(".", "/", 1)
         rows.append([name, shown(result.get("t_typical"), ".0f"), shown(result.get("BW_average"), ".0f")])

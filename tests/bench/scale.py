@@ -36,7 +36,7 @@ def values(curve, result):
 def load(run):
     """Curve -> x -> arm -> value."""
     curves = collections.defaultdict(lambda: collections.defaultdict(dict))
-    for path in (run / "bench").glob("*.json"):
+    for path in run.glob("**/bench/*.json"):
         curve, x, arm = path.stem.split(".")
         for name, value in values(curve, json.loads(path.read_text())).items():
             curves[name][int(x)][arm] = value

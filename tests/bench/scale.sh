@@ -4,14 +4,14 @@
 # Curves of "make bench CASE=scale": what an operation costs against size and number, for C and for ours. Sourced by
 # guest.sh. A point leaves $OUT/<curve>.<x>.<arm>.json, by fio or, of idle connections, by our own hand.
 
-CURVES="size readers connections credits idle"
+CURVES="idle size readers connections credits"
 
 points_of() {
 	case $1 in
 	size) echo 512 4096 16384 65536 262144 1048576 4194304 8388608 ;;
 	readers | connections) echo 1 2 4 8 16 32 64 ;;
 	credits) echo 16 32 64 128 255 ;;
-	idle) echo 16 64 256 ;;
+	idle) echo 64 128 256 ;;
 	esac
 }
 
@@ -32,42 +32,44 @@ clients() {
 	done
 }
 
-no_clients() {
-	local i
-	for ((i = 1; i <= $1; i++)); do try 300 umount /mnt/c$i || return; done
-	wait_for 60 none_connected
-}
+# no_clients: one program unmounts them all, so that no file of the host is waited for.
+no_clients() { try 3000 umount -a -t cifs && wait_for 60 none_connected; }
 none_connected() { ! grep -q '^[0-9]*) ConnectionId' /proc/fs/cifs/DebugData; }
 
 # A size: requests one after the other, 16 MiB of them if that is not too many or too few.
 curve_size() {
 	local n=$((16777216 / $1))
-	clients 1 vers=3.1.1,rsize=8388608 && MNT=/mnt/c1 job read $1 1 $((n > 200 ? 200 : n < 4 ? 4 : n)) && no_clients 1
+	clients 1 vers=3.1.1,rsize=8388608 && MNT=/mnt/c1 job read $1 1 $((n > 200 ? 200 : n < 4 ? 4 : n)) && no_clients
 }
 
+# twice <command...>: the first time the kernel makes workers for so many requests at a time.
+twice() { "$@" && "$@"; }
+
 # So many readers of one mount.
-curve_readers() { clients 1 vers=3.1.1 && MNT=/mnt/c1 job randread 4k $1 $((512 / $1)) && no_clients 1; }
+curve_readers() { clients 1 vers=3.1.1 && MNT=/mnt/c1 twice job randread 4k $1 $((512 / $1)) && no_clients; }
 
 # So many connections with a reader each.
 curve_connections() {
 	local i jobs=()
 	clients $1 vers=3.1.1 || return
 	for ((i = 1; i <= $1; i++)); do jobs+=("--name=c$i" "--filename=/mnt/c$i/data"); done
-	try 3000 fio --size=64m --direct=1 --ioengine=psync --thread --rw=randread --bs=4k --number_ios=$((512 / $1)) --norandommap \
-		--randseed=7 --group_reporting --output-format=json --output=/tmp/result.json "${jobs[@]}" && no_clients $1
+	twice try 3000 fio --size=64m --direct=1 --ioengine=psync --thread --rw=randread --bs=4k --number_ios=$((512 / $1)) --norandommap \
+		--randseed=7 --group_reporting --output-format=json --output=/tmp/result.json "${jobs[@]}" && no_clients
 }
 
 # A window of so many credits, where data travels in messages.
 curve_credits() {
 	echo $1 >/proc/fs/cifs/smbd_receive_credit_max && echo $1 >/proc/fs/cifs/smbd_send_credit_target || return
-	clients 1 vers=3.1.1,sign && MNT=/mnt/c1 job read 128k 1 24 && no_clients 1
+	clients 1 vers=3.1.1,sign && MNT=/mnt/c1 job read 128k 1 24 && no_clients
 }
 
 # So many connections that do nothing: the memory of both ends, KiB each, and the time to unmount them, ms each.
 curve_idle() {
 	local before after start end
+	# What caches take the first time is not the connections'.
+	clients 8 vers=3.1.1 && no_clients || return
 	settle && before=$(free_memory) && clients $1 vers=3.1.1 && settle && after=$(free_memory) && start=$(now_ms) &&
-		no_clients $1 && end=$(now_ms) || return
+		no_clients && end=$(now_ms) || return
 	echo "{\"connections\": $1, \"kib\": $((before - after)), \"ms\": $((end - start))}" >/tmp/result.json
 }
 settle() { sync && echo 3 >/proc/sys/vm/drop_caches && sleep 2; }

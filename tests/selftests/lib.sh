@@ -224,6 +224,7 @@ server_start() {
 		[global]
 		server multi channel support = yes
 		max ip connections = 1024
+		max connections = 1024
 		${1:-}
 		[share]
 		path = $SHARE
