@@ -290,7 +290,7 @@ OF_CONTROL='WARNING: .* at smbdirect_[^ ]* \[smbdirect\]'
 # others (TOLERATED, a pattern).
 log_clean() {
 	local line
-	line=$(log_since | without_tolerated | grep -E -m1 "$SPLAT") || return 0
+	line=$(log_since | without_races_of_others | without_tolerated | grep -E -m1 "$SPLAT") || return 0
 	why "kernel log: $line"
 }
 
@@ -303,6 +303,15 @@ died() { [ $(($(</proc/sys/kernel/tainted) & 128)) -ne 0 ]; }
 # peer_crashed: did the kernel crash in code of others, at a place that is known? Prints it.
 #	smbd_get_parameters: a mount asks cifs for the sizes of a connection that is just being made again.
 peer_crashed() { log_since | grep -oE -m1 'RIP: [^ ]*:smbd_get_parameters\+[^ ]* \[cifs\]'; }
+
+# without_races_of_others: leaves out what KCSAN reports of code in whose stacks neither our module nor its tests stand.
+without_races_of_others() {
+	awk '/BUG: KCSAN/ { block = ""; inside = 1 }
+		inside { block = block $0 "\n"; if (/\[smbdirect/) ours = 1 }
+		!inside { print }
+		inside && /=====/ { if (ours) printf "%s", block; inside = ours = 0 }
+		END { if (inside) printf "%s", block }'
+}
 
 # without_tolerated: leaves out warnings, from "cut here" to "end trace".
 without_tolerated() {
