@@ -219,7 +219,21 @@ bool smbd_iter_is_user(const struct iov_iter *iter)
 	return user_backed_iter(iter);
 }
 
-/* One entry of a scatter list for kernel memory of any kind; [addr, addr + len) must not cross a page. */
+/* Of the len bytes of kernel memory at addr those that are contiguous for a device, at least the rest of the page. */
+unsigned int smbd_contiguous(const void *addr, unsigned int len)
+{
+	unsigned long pfn;
+	unsigned int n;
+
+	if (!is_vmalloc_or_module_addr(addr))
+		return len;
+	pfn = vmalloc_to_pfn(addr);
+	for (n = PAGE_SIZE - offset_in_page(addr); n < len && vmalloc_to_pfn(addr + n) == ++pfn; n += PAGE_SIZE)
+		;
+	return min(n, len);
+}
+
+/* One entry of a scatter list for kernel memory of any kind; [addr, addr + len) must be contiguous. */
 void smbd_sg_set_kernel(struct scatterlist *sg, void *addr, unsigned int len)
 {
 	struct page *page = is_vmalloc_or_module_addr(addr) ? vmalloc_to_page(addr) : virt_to_page(addr);

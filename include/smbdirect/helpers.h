@@ -78,6 +78,7 @@ void smbd_ib_dma_unmap_sg(struct ib_device *device, struct scatterlist *sg, int 
 unsigned int smbd_noio_save(void);
 void smbd_noio_restore(unsigned int before);
 bool smbd_iter_is_user(const struct iov_iter *iter);
+unsigned int smbd_contiguous(const void *addr, unsigned int len);
 void smbd_sg_set_kernel(struct scatterlist *sg, void *addr, unsigned int len);
 void smbd_sg_end(struct scatterlist *sg);
 bool smbd_netif_is_stacked(const struct net_device *netdev);

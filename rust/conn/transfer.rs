@@ -198,7 +198,8 @@ impl Connection {
             EINVAL
         })?;
         let (plan, piece_pages) = self.transfers.plan();
-        let mut segments = KVec::with_capacity(MAX_SEGMENTS.min(copy.len()), GFP_KERNEL)?;
+        let count = descriptors.len() / DESCRIPTOR_LEN;
+        let mut segments = KVec::with_capacity(count.clamp(1, MAX_SEGMENTS), GFP_KERNEL)?;
         let mut offset = 0;
         while walk.left() > 0 {
             segments.clear();

@@ -134,6 +134,10 @@ impl Transfer {
     }
 }
 
+/// The longest run that is one entry, bytes. The entries of one request, 16 at most, then stay below the longest message
+/// of any device (rxe: 8 MiB).
+const MAX_RUN: usize = 256 << 10;
+
 /// Why a transfer failed.
 pub(crate) enum TransferError {
     /// Before anything was posted; the connection is as it was.
@@ -199,27 +203,29 @@ impl<C: Completions> Contexts<'_, C> {
         kernel::error::to_result(made.min(0))
     }
 
-    /// Lists the pages of a segment's part of the buffer.
+    /// Lists a segment's part of the buffer, an entry for each contiguous run: the fewer entries, the fewer requests and
+    /// acknowledgements (P11).
     fn list(buffer: &LocalBuffer<'_>, segment: &Segment) -> Result<KVVec<bindings::scatterlist>> {
         let end = segment.offset.checked_add(segment.len).ok_or(EINVAL)?;
         if end > buffer.len || segment.len == 0 {
             return Err(EINVAL);
         }
-        let mut list = KVVec::with_capacity(buffer.pages(segment.offset, segment.len), GFP_KERNEL)?;
+        let mut list = KVVec::new();
         let mut offset = segment.offset;
         while offset < end {
-            let len = buffer.left_in_page(offset).min(end - offset);
+            // A run that is cut ends with its page, as those of a registration must.
+            let limit = MAX_RUN - buffer.offset_in_page(offset);
+            let most = c_uint::try_from(limit.min(end - offset))?;
             let mut entry = bindings::scatterlist::default();
-            // SAFETY: The range is inside the buffer and inside one page.
-            unsafe {
-                bindings::smbd_sg_set_kernel(
-                    &mut entry,
-                    buffer.start.add(offset).cast(),
-                    c_uint::try_from(len)?,
-                )
+            // SAFETY: The range is inside the buffer, and the run inside the range.
+            let run = unsafe {
+                let start = buffer.start.add(offset).cast();
+                let run = bindings::smbd_contiguous(start, most);
+                bindings::smbd_sg_set_kernel(&mut entry, start, run);
+                run
             };
             list.push(entry, GFP_KERNEL)?;
-            offset += len;
+            offset += usize::try_from(run)?;
         }
         if let Some(last) = list.last_mut() {
             // SAFETY: An entry of the list.

@@ -226,7 +226,12 @@ server_start() {
 		max ip connections = 1024
 		max connections = 1024
 		${1:-}
+		[ipc$]
+		comment = IPC share
+		guest ok = yes
+		max connections = 1024
 		[share]
+		max connections = 1024
 		path = $SHARE
 		read only = no
 		valid users = root
