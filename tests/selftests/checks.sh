@@ -195,6 +195,23 @@ check_larger() {
 		spent 2 "messages_sent<=180" dd if=$MNT/larger of=/dev/null bs=1M count=2 iflag=direct status=none && rm $MNT/larger
 }
 
+# kinds: RoCE and iWARP in one machine. What a connection may do depends on the device it runs on, not on others.
+# rules: U1 U2
+test_kinds() {
+	local SERVER=$SERVER
+	topology_up A && insert "$PEERS/siw.ko" && dummy_interface dummy1 10.0.1.1 &&
+		try 10 rdma link add siw0 type siw netdev dummy1 && load_modules && server_start && random_pool || return
+	runs_on rxe0 && SERVER=10.0.1.1 && runs_on siw0 && take_down
+}
+
+# runs_on <device>: a mount of $SERVER has its queue pairs there, and nowhere else.
+runs_on() {
+	smb_mount && over_rdma && one_size 65536 || return
+	[ "$(rdma resource show qp | awk '/type RC .*state RTS/ { print $2 }' | sort -u)" = "$1/1" ] ||
+		why "queue pairs of the mount of $SERVER: $(rdma resource show qp | grep 'type RC')" || return
+	smb_umount && wait_for 20 eval '! rdma resource show qp | grep -q "type RC .*state RTS"'
+}
+
 # wire: capture a mount whose data all travels in fragments, with the client's counters when all is
 # quiet; the host lets others judge it (tests/judges).  DebugData is the same before and after the end
 # of the capture, so nothing is missing from it.

@@ -51,6 +51,7 @@ group_modules() {
 	other already-loaded
 	other device
 	other in-use
+	other kinds
 	if [ -n "$LONG" ]; then rounds 500; else rounds 20; fi
 }
 

@@ -123,11 +123,14 @@ topology_up() {
 # cifs opens a second channel on an interface only if ksmbd calls it capable of RSS.
 one_device() {
 	[ "$KIND" != rxe ] || try 60 modprobe rdma_rxe || return
-	try 10 modprobe dummy numdummies=0 &&
-		try 10 ip link add dummy0 numtxqueues 4 numrxqueues 4 type dummy &&
-		try 10 ip link set dummy0 mtu 9000 up &&
-		try 10 ip addr add $SERVER/24 dev dummy0 &&
+	try 10 modprobe dummy numdummies=0 && dummy_interface dummy0 $SERVER &&
 		try 10 rdma link add "${KIND}0" type "$KIND" netdev dummy0
+}
+
+# dummy_interface <name> <address>
+dummy_interface() {
+	try 10 ip link add "$1" numtxqueues 4 numrxqueues 4 type dummy && try 10 ip link set "$1" mtu 9000 up &&
+		try 10 ip addr add "$2/24" dev "$1"
 }
 
 # two_ends: a veth pair, the far end in the network namespace "cl" where the mount is made.
@@ -200,8 +203,7 @@ topology_down() {
 	for d in /sys/class/infiniband/*; do
 		[ ! -e "$d" ] || try 30 rdma link delete "${d##*/}" || return
 	done
-	[ ! -e /sys/class/net/dummy0 ] || try 10 ip link delete dummy0 || return
-	for d in veth0 veth1; do
+	for d in dummy0 dummy1 veth0 veth1; do
 		[ ! -e "/sys/class/net/$d" ] || try 10 ip link delete "$d" || return
 	done
 	[ ! -e /sys/class/net/eth0 ] || try 10 ip addr flush dev eth0 || return
