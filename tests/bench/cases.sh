@@ -57,22 +57,22 @@ cases_of() {
 	esac
 }
 
-case_read-4k-1() { job randread 4k 1 1000; }
-case_write-4k-1() { job randwrite 4k 1 1000; }
-case_read-4k-8() { job randread 4k 8 200; }
-case_write-4k-8() { job randwrite 4k 8 200; }
-case_read-4k-32() { job randread 4k 32 50; }
-case_write-4k-32() { job randwrite 4k 32 50; }
-case_read-64k() { job read 64k 1 200; }
-case_write-64k() { job write 64k 1 200; }
-case_read-1m() { job read 1m 1 16; }
-case_write-1m() { job write 1m 1 16; }
-case_read-4m() { job read 4m 1 8; }
-case_write-4m() { job write 4m 1 8; }
-case_read-1m-4() { job read 1m 4 8; }
-case_write-1m-4() { job write 1m 4 8; }
+case_read-4k-1() { job randread 4k 1 500; }
+case_write-4k-1() { job randwrite 4k 1 500; }
+case_read-4k-8() { job randread 4k 8 100; }
+case_write-4k-8() { job randwrite 4k 8 100; }
+case_read-4k-32() { job randread 4k 32 30; }
+case_write-4k-32() { job randwrite 4k 32 30; }
+case_read-64k() { job read 64k 1 100; }
+case_write-64k() { job write 64k 1 100; }
+case_read-1m() { job read 1m 1 8; }
+case_write-1m() { job write 1m 1 8; }
+case_read-4m() { job read 4m 1 3; }
+case_write-4m() { job write 4m 1 3; }
+case_read-1m-4() { job read 1m 4 3; }
+case_write-1m-4() { job write 1m 4 3; }
 # Few enough to be done before cifs begins to close them, a second after their use: each close waits 40 ms for a timer,
 # with any transport.
-case_files() { try 3000 python3 "$here/files.py" make $MNT/files 200 /tmp/result.json; }
+case_files() { try 3000 python3 "$here/files.py" make $MNT/files 100 /tmp/result.json; }
 # So does each removal; the rest of the files goes another way.
-case_unlink() { try 3000 python3 "$here/files.py" unlink $MNT/files 20 /tmp/result.json && rm -r $SHARE/files; }
+case_unlink() { try 3000 python3 "$here/files.py" unlink $MNT/files 10 /tmp/result.json && rm -r $SHARE/files; }

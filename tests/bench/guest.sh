@@ -3,7 +3,7 @@
 # shellcheck disable=SC2086
 #
 # The guest's part of "make bench":	guest.sh <pairs> <pattern of cases>	(in the guest, as root)
-# The modules take turns in one boot, with the same cifs and ksmbd. Every measurement leaves files in
+# C and ours take turns in one boot, with the same cifs and ksmbd. Every measurement leaves files in
 # $RUN/bench, <set>.<case>.<pair>.<arm>.<kind>: what fio says (json) and, from before and after it, /proc/stat
 # and the module's own counters. What they mean is worked out on the host, by report.py.
 #	arm	whose connection: c, rust, larger (ours with larger messages), tcp (cifs without RDMA), nfs (NFS over RDMA)
@@ -152,14 +152,14 @@ verbs() {
 	try 3000 "$2" "${options[@]}" --out_json --out_json_file="$OUT/verbs-$KIND.$1.1.verbs.json" $SERVER && wait $!
 }
 
-# turns <topology>: each pair in the other order than the one before.
+# turns <topology>: each pair in the other order than the one before. What others do is asked once.
 turns() {
-	local pair a order
+	local pair a
 	[ -n "$(mounts "$1")" ] || return 0
+	for a in tcp larger nfs; do arm "$1" 1 $a || return; done
 	for ((pair = 1; pair <= PAIRS; pair++)); do
-		order="c rust tcp larger nfs"
-		[ $((pair % 2)) -eq 1 ] || order="nfs larger tcp rust c"
-		for a in $order; do arm "$1" "$pair" "$a" || return; done
+		if [ $((pair % 2)) -eq 1 ]; then arm "$1" $pair c && arm "$1" $pair rust; else arm "$1" $pair rust && arm "$1" $pair c; fi ||
+			return
 	done
 }
 
