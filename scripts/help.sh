@@ -33,7 +33,7 @@ Variables
   TARGET=name      fuzz, fuzz-min: pdu, receiver, negotiate, descriptor, depth or connection
   SECONDS=n        fuzz: for so long; default: 60
   HOURS=n SEED=n   soak: for so long (1.5 will do), with this schedule; default seed: 1
-  CASE=set/case    bench: only cases whose name matches this pattern, e.g. CASE=rxe/read-4k-1
+  CASE=set/case    bench: only cases whose name matches this pattern, e.g. CASE=rxe/read-4k-1; CASE=scale is the curves
   PAIRS=n          bench: so many turns of each; default 5
   PROFILE=1        bench: beside each measurement a profile by task and function, in the run's folder
   RUNS=n           fault-table: each fault so often; default 3; T= picks faults by name
