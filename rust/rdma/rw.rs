@@ -134,9 +134,9 @@ impl Transfer {
     }
 }
 
-/// The longest run that is one entry, bytes. The entries of one request, 16 at most, then stay below the longest message
-/// of any device (rxe: 8 MiB).
-const MAX_RUN: usize = 256 << 10;
+/// The longest run that is one entry, bytes: half of what bounce buffers of the kernel (swiotlb) take at once. The entries
+/// of one request, 16 at most, stay below the longest message of any device (rxe: 8 MiB).
+const MAX_RUN: usize = 128 << 10;
 
 /// Why a transfer failed.
 pub(crate) enum TransferError {
