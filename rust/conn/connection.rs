@@ -67,12 +67,21 @@ counters! {
         credits_used,
         /// Registrations the peer invalidated.
         invalidated_by_peer,
+        /// Waits for the right to send, which others have, and their time in microseconds.
+        waits_for_turn,
+        waits_for_turn_us,
         /// Waits for a send credit or a send buffer.
         waits_for_credit,
+        waits_for_credit_us,
         /// Waits for room in the send queue.
         waits_for_room,
+        waits_for_room_us,
         /// Waits for a memory region.
         waits_for_region,
+        waits_for_region_us,
+        /// Waits of a server's transfer for contexts, or for its turn to take them.
+        waits_for_contexts,
+        waits_for_contexts_us,
     }
 }
 

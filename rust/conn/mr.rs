@@ -21,7 +21,7 @@ use crate::kern::flag::Flag;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::ring::Ring;
 use crate::kern::time::now_ms;
-use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::kern::wait::{new_wait_queue, Signals, Stall, WaitQueue};
 use crate::proto::cause::{self, Cause};
 use crate::proto::pdu::BufferDescriptor;
 use crate::rdma::mr::{MapError, Memory, Mr};
@@ -153,20 +153,21 @@ impl Pool {
 
     /// Waits for a free region; [`None`] when the connection is over or a signal came.
     fn take(&self, connection: &Connection, roomy: bool) -> Option<Arc<Region>> {
-        if self.free.lock().is_empty() {
-            count(&connection.statistics.waits_for_region, 1);
-            if self.exhausted.set() {
-                let used = self.used_count();
-                log!(
-                    connection,
-                    Info,
-                    Mr,
-                    "all {} memory regions are in use",
-                    used
-                );
-            }
+        if self.free.lock().is_empty() && self.exhausted.set() {
+            let used = self.used_count();
+            log!(
+                connection,
+                Info,
+                Mr,
+                "all {} memory regions are in use",
+                used
+            );
         }
-        let outcome = self.ready.wait(Signals::Heed, None, || {
+        let stall = Stall {
+            waits: &connection.statistics.waits_for_region,
+            us: &connection.statistics.waits_for_region_us,
+        };
+        let outcome = self.ready.wait_counted(Signals::Heed, None, stall, || {
             if !connection.is_connected() {
                 return Some(None);
             }

@@ -19,7 +19,7 @@ use super::log::log;
 use crate::kern::counters::count;
 use crate::kern::errno::{EMSGSIZE, ENOTCONN};
 use crate::kern::time::{jiffies, now_ms};
-use crate::kern::wait::{Interrupted, Signals};
+use crate::kern::wait::{Interrupted, Signals, Stall};
 use crate::proto::cause::{Cause, Request};
 use crate::proto::fragment::{self, SendError, Train};
 use crate::proto::pdu::{DataHeader, PAYLOAD_OFFSET};
@@ -101,7 +101,12 @@ impl Connection {
 
     /// Waits for the right to send. Signals end the wait.
     fn acquire(self: &Arc<Self>) -> Result<KBox<Building>> {
-        let outcome = self.send_wait.wait(Signals::Heed, None, || {
+        let stall = Stall {
+            waits: &self.statistics.waits_for_turn,
+            us: &self.statistics.waits_for_turn_us,
+        };
+        let send_wait = &self.send_wait;
+        let outcome = send_wait.wait_counted(Signals::Heed, None, stall, || {
             if !self.is_connected() {
                 return Some(Err(ENOTCONN.into()));
             }
@@ -426,8 +431,11 @@ impl Connection {
     ///
     /// The first error.
     pub(crate) fn wait_for_room(self: &Arc<Self>, rooms: u64) -> Result {
-        count(&self.statistics.waits_for_room, 1);
-        self.wait_for_progress(|| self.rooms() != rooms)
+        let stall = Stall {
+            waits: &self.statistics.waits_for_room,
+            us: &self.statistics.waits_for_room_us,
+        };
+        self.wait_for_progress(stall, || self.rooms() != rooms)
     }
 
     /// The present count of completions that made room; see [`wait_for_room`](Self::wait_for_room).
@@ -471,9 +479,10 @@ impl Connection {
 
     /// Waits for `ready` whatever signals come. A connection that makes no progress for as long as
     /// a keepalive takes is given up (R23).
-    fn wait_for_progress(self: &Arc<Self>, ready: impl Fn() -> bool) -> Result {
+    fn wait_for_progress(self: &Arc<Self>, stall: Stall<'_>, ready: impl Fn() -> bool) -> Result {
         let limit = self.stall_limit();
-        let outcome = self.send_wait.wait(Signals::Ignore, limit, || {
+        let send_wait = &self.send_wait;
+        let outcome = send_wait.wait_counted(Signals::Ignore, limit, stall, || {
             if self.is_dead() {
                 return Some(Err(self.error()));
             }
@@ -503,12 +512,16 @@ impl Connection {
             // The last credit may wait for a receive to grant (C3).
             self.refill()?;
             let ready = || qp.has_send_slot() && self.flow.lock().credits.check().is_ok();
-            count(&self.statistics.waits_for_credit, u64::from(!ready()));
+            let stall = Stall {
+                waits: &self.statistics.waits_for_credit,
+                us: &self.statistics.waits_for_credit_us,
+            };
             if building.train.is_open() {
-                self.wait_for_progress(ready)?;
+                self.wait_for_progress(stall, ready)?;
                 continue;
             }
-            let outcome = self.send_wait.wait(Signals::Heed, None, || {
+            let send_wait = &self.send_wait;
+            let outcome = send_wait.wait_counted(Signals::Heed, None, stall, || {
                 if !self.is_connected() {
                     return Some(Err(ENOTCONN.into()));
                 }

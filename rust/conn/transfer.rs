@@ -13,7 +13,7 @@ use super::log::log;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::time::now_ms;
-use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
+use crate::kern::wait::{new_wait_queue, Signals, Stall, WaitQueue};
 use crate::proto::cause::{Cause, Request};
 use crate::proto::descriptor::Walk;
 use crate::proto::pdu::DESCRIPTOR_LEN;
@@ -101,7 +101,11 @@ impl Transfers {
 
     /// Waits until `take` has got what it wants.
     fn wait_for(&self, connection: &Connection, take: impl Fn(&mut Contexts) -> bool) -> Result {
-        let outcome = self.wait.wait(Signals::Heed, None, || {
+        let stall = Stall {
+            waits: &connection.statistics.waits_for_contexts,
+            us: &connection.statistics.waits_for_contexts_us,
+        };
+        let outcome = self.wait.wait_counted(Signals::Heed, None, stall, || {
             if !connection.is_connected() {
                 return Some(Err(ENOTCONN.into()));
             }

@@ -4,6 +4,9 @@
 
 use crate::bindings;
 
+/// Nanoseconds in a microsecond.
+const NSEC_PER_USEC: u64 = 1000;
+
 /// Nanoseconds in a millisecond.
 const NSEC_PER_MSEC: u64 = 1_000_000;
 
@@ -15,6 +18,12 @@ const NSEC_PER_MSEC: u64 = 1_000_000;
 pub(crate) fn now_ms() -> u64 {
     // SAFETY: The function has no preconditions.
     unsafe { bindings::smbd_mono_ns() / NSEC_PER_MSEC }
+}
+
+/// Microseconds since boot, monotonic. Any context.
+pub(crate) fn now_us() -> u64 {
+    // SAFETY: The function has no preconditions.
+    unsafe { bindings::smbd_mono_ns() / NSEC_PER_USEC }
 }
 
 /// Milliseconds in jiffies, rounded up, as the kernel's waiting functions take them.

@@ -172,15 +172,36 @@ spent() {
 }
 
 # What small requests cost: nobody waits for a message, one send in many is signalled, receives are posted in chains,
-# grants ride on data, memory is mapped once for each registration and never for a message; a read is two doorbells.
+# grants ride on data, memory is mapped once for each registration and never for a message; a read is two doorbells; nothing stalls.
 # rules: P1 P2 P4 P6 P8 P17
 check_thrifty() {
 	[ "$TRANSPORT" = rust ] || return 0
-	local all="messages_sent<=2.1 empty_sends<=0.1 receive_posts<=0.25 registered<=1.05 bounced<=0 maps<=1.05"
+	local all="messages_sent<=2.1 empty_sends<=0.1 receive_posts<=0.25 registered<=1.05 bounced<=0 maps<=1.05 $NO_STALL"
 	try 60 dd if=/tmp/pool of=$MNT/thrifty bs=1M count=2 conv=fsync status=none &&
 		spent 400 "$all send_posts<=2.1 send_completions<=0.5" dd if=$MNT/thrifty of=/dev/null bs=4k count=400 iflag=direct status=none &&
 		spent 400 "$all send_posts<=3.1 send_completions<=1.5" dd if=/tmp/pool of=$MNT/thrifty bs=4k count=400 oflag=direct conv=notrunc status=none &&
-		rm $MNT/thrifty
+		spent 20 "${all/sent<=2.1/sent<=3} send_posts<=4 send_requests<=8 send_completions<=2" \
+			dd if=$MNT/thrifty of=/dev/null bs=64k count=20 iflag=direct status=none && rm $MNT/thrifty
+}
+NO_STALL="waits_for_turn<=0.05 waits_for_credit<=0.05 waits_for_room<=0.05 waits_for_region<=0.05 waits_for_contexts<=0.05"
+
+# The same where this end takes its registrations out of force: one request more, and its completion.
+# rules: P8 P10
+check_invalidates() {
+	[ "$TRANSPORT" = rust ] || return 0
+	try 60 dd if=/tmp/pool of=$MNT/thrifty bs=1M count=2 conv=fsync status=none &&
+		spent 400 "messages_sent<=2.1 send_posts<=3.1 send_completions<=1.5 invalidated<=1.05 maps<=1.05 $NO_STALL" \
+			dd if=$MNT/thrifty of=/dev/null bs=4k count=400 iflag=direct status=none && rm $MNT/thrifty
+}
+
+# What a MiB costs that travels in messages, 783 of them with data: doorbells for chains of them, few completions of sends, few
+# messages that only grant.
+# rules: P2 P4 P6 P17
+check_frugal() {
+	[ "$TRANSPORT" = rust ] || return 0
+	try 60 dd if=/tmp/pool of=$MNT/thrifty bs=1M count=4 conv=fsync status=none &&
+		spent 4 "messages_sent<=860 empty_sends<=25 send_posts<=200 send_completions<=120 receive_posts<=200 maps<=0" \
+			dd if=$MNT/thrifty of=/dev/null bs=1M count=4 iflag=direct status=none && rm $MNT/thrifty
 }
 
 # A module that was loaded with larger messages agrees on them with its like, and sends fewer. The C module has no such

@@ -15,8 +15,8 @@ SEAL=seal,rsize=131072,wsize=131072
 group_A() {
 	cell 3.1.1 A 3.1.1 "" rdma listing sizes tree fio shown thrifty
 	cell 3.0.2 A 3.0.2 "" rdma sizes
-	cell 3.0 A 3.0 "" rdma sizes fio
-	cell 3.1.1-sign A 3.1.1 sign rdma signed sizes fio
+	cell 3.0 A 3.0 "" rdma sizes fio invalidates
+	cell 3.1.1-sign A 3.1.1 sign rdma signed sizes fio frugal
 	cell 3.1.1-sign-larger A 3.1.1 sign rdma signed sizes fio larger
 	cell 3.1.1-seal A 3.1.1 "$SEAL" rdma sealed sizes fio
 	cell 3.0-seal A 3.0 "$SEAL" rdma sealed sizes
