@@ -15,13 +15,13 @@
 
 use super::connection::Connection;
 use super::log::log;
-use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::flag::Flag;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::ring::Ring;
+use crate::kern::stall::Stall;
 use crate::kern::time::now_ms;
-use crate::kern::wait::{new_wait_queue, Signals, Stall, WaitQueue};
+use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use crate::proto::cause::{self, Cause};
 use crate::proto::pdu::BufferDescriptor;
 use crate::rdma::mr::{MapError, Memory, Mr};
@@ -167,7 +167,7 @@ impl Pool {
             waits: &connection.statistics.waits_for_region,
             us: &connection.statistics.waits_for_region_us,
         };
-        let outcome = self.ready.wait_counted(Signals::Heed, None, stall, || {
+        let outcome = stall.wait(&self.ready, Signals::Heed, None, || {
             if !connection.is_connected() {
                 return Some(None);
             }

@@ -18,8 +18,9 @@ use super::connection::Connection;
 use super::log::log;
 use crate::kern::counters::count;
 use crate::kern::errno::{EMSGSIZE, ENOTCONN};
+use crate::kern::stall::Stall;
 use crate::kern::time::{jiffies, now_ms};
-use crate::kern::wait::{Interrupted, Signals, Stall};
+use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::cause::{Cause, Request};
 use crate::proto::fragment::{self, SendError, Train};
 use crate::proto::pdu::{DataHeader, PAYLOAD_OFFSET};
@@ -105,8 +106,7 @@ impl Connection {
             waits: &self.statistics.waits_for_turn,
             us: &self.statistics.waits_for_turn_us,
         };
-        let send_wait = &self.send_wait;
-        let outcome = send_wait.wait_counted(Signals::Heed, None, stall, || {
+        let outcome = stall.wait(&self.send_wait, Signals::Heed, None, || {
             if !self.is_connected() {
                 return Some(Err(ENOTCONN.into()));
             }
@@ -481,8 +481,7 @@ impl Connection {
     /// a keepalive takes is given up (R23).
     fn wait_for_progress(self: &Arc<Self>, stall: Stall<'_>, ready: impl Fn() -> bool) -> Result {
         let limit = self.stall_limit();
-        let send_wait = &self.send_wait;
-        let outcome = send_wait.wait_counted(Signals::Ignore, limit, stall, || {
+        let outcome = stall.wait(&self.send_wait, Signals::Ignore, limit, || {
             if self.is_dead() {
                 return Some(Err(self.error()));
             }
@@ -520,8 +519,7 @@ impl Connection {
                 self.wait_for_progress(stall, ready)?;
                 continue;
             }
-            let send_wait = &self.send_wait;
-            let outcome = send_wait.wait_counted(Signals::Heed, None, stall, || {
+            let outcome = stall.wait(&self.send_wait, Signals::Heed, None, || {
                 if !self.is_connected() {
                     return Some(Err(ENOTCONN.into()));
                 }

@@ -12,8 +12,9 @@ use super::end::completion;
 use super::log::log;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
+use crate::kern::stall::Stall;
 use crate::kern::time::now_ms;
-use crate::kern::wait::{new_wait_queue, Signals, Stall, WaitQueue};
+use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use crate::proto::cause::{Cause, Request};
 use crate::proto::descriptor::Walk;
 use crate::proto::pdu::DESCRIPTOR_LEN;
@@ -105,7 +106,7 @@ impl Transfers {
             waits: &connection.statistics.waits_for_contexts,
             us: &connection.statistics.waits_for_contexts_us,
         };
-        let outcome = self.wait.wait_counted(Signals::Heed, None, stall, || {
+        let outcome = stall.wait(&self.wait, Signals::Heed, None, || {
             if !connection.is_connected() {
                 return Some(Err(ENOTCONN.into()));
             }

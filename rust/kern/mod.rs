@@ -13,6 +13,7 @@ pub(crate) mod noio;
 pub(crate) mod outcome;
 pub(crate) mod published;
 pub(crate) mod ring;
+pub(crate) mod stall;
 pub(crate) mod task;
 pub(crate) mod time;
 pub(crate) mod wait;

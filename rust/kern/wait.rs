@@ -7,12 +7,9 @@
 //! the C `wait_event()` family: the condition is a closure, asked after the task was put on the queue.
 
 use crate::bindings;
-use crate::kern::counters::count;
-use crate::kern::time::now_us;
 use core::mem::MaybeUninit;
 use kernel::ffi::c_long;
 use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
 use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
@@ -32,14 +29,6 @@ pub(crate) enum Interrupted {
     Signal,
     /// The time is over.
     TimedOut,
-}
-
-/// What counts the waits for one thing: how many, and how long they took together, microseconds.
-pub(crate) struct Stall<'a> {
-    /// Tasks that had to sleep.
-    pub(crate) waits: &'a Atomic<u64>,
-    /// Their time.
-    pub(crate) us: &'a Atomic<u64>,
 }
 
 /// A queue of tasks waiting for conditions.
@@ -113,24 +102,6 @@ impl WaitQueue {
         // SAFETY: The entry was initialised above and may be on this queue.
         unsafe { kernel::bindings::finish_wait(self.head.get(), entry.as_mut_ptr()) };
         result
-    }
-
-    /// As [`wait`](Self::wait), and counts a task that has to sleep.
-    pub(crate) fn wait_counted<R>(
-        &self,
-        signals: Signals,
-        timeout: Option<c_long>,
-        stall: Stall<'_>,
-        mut ready: impl FnMut() -> Option<R>,
-    ) -> Result<R, Interrupted> {
-        if let Some(value) = ready() {
-            return Ok(value);
-        }
-        let since = now_us();
-        let outcome = self.wait(signals, timeout, ready);
-        count(stall.waits, 1);
-        count(stall.us, now_us().saturating_sub(since));
-        outcome
     }
 
     /// The loop of [`wait`](Self::wait) between initialising and finishing the entry.
