@@ -23,12 +23,13 @@ curve() {
 	done
 }
 
-# clients <n> <options>: as many mounts, each with a connection of its own.
+# clients <n> <options>: as many mounts, each with a connection of its own. After 256 connections have gone, a connection of
+# the C module times out; so each is tried for a minute.
 clients() {
 	local i
 	for ((i = 1; i <= $1; i++)); do
 		mkdir -p /mnt/c$i
-		try 300 mount -t cifs //$SERVER/share /mnt/c$i -o "rdma,nosharesock,username=root,password=pw,cache=none,$2" || return
+		wait_for 60 mount -t cifs //$SERVER/share /mnt/c$i -o "rdma,nosharesock,username=root,password=pw,cache=none,$2" || return
 	done
 }
 
