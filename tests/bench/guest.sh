@@ -169,7 +169,7 @@ all() {
 	local t
 	for t in A E C; do
 		[ -n "$(sets $t)" ] || continue
-		topology_up $t && { [ $t = E ] || floor; } && turns $t && topology_down || { why "$t: $WHY"; return; }
+		topology_up $t && { [ $t != A ] || floor; } && turns $t && topology_down || { why "$t: $WHY"; return; }
 	done
 }
 if [ "$PATTERN" = scale ]; then scale; else all; fi && log_clean || { echo "not ok $WHY"; exit 1; }
