@@ -14,6 +14,7 @@ import re
 import statistics
 import subprocess
 import sys
+import textwrap
 
 NS_PER_INSTRUCTION = 2
 ARMS = ("c", "rust", "tcp", "larger", "nfs")
@@ -146,8 +147,22 @@ def counters(cases):
     for name, case in cases.items():
         if case["rust"]:
             first = case["rust"][min(case["rust"])]
-            lines.append(f"  {name}:\n    " + "\n    ".join(f"{k} {v:g}" for k, v in first["counters_per_op"].items()))
+            text = ", ".join(f"{k} {v:g}" for k, v in first["counters_per_op"].items())
+            lines.append(f"  {name}:\n" + textwrap.fill(text, 118, initial_indent="    ", subsequent_indent="    "))
     return "\n".join(lines)
+
+
+def text_json(cases):
+    """A line for each measurement."""
+    entry = json.JSONEncoder(sort_keys=True).encode
+    arms = {
+        name: ",\n".join(
+            f' "{arm}": {{\n' + ",\n".join(f'  "{pair}": {entry(m)}' for pair, m in sorted(pairs.items())) + "\n }"
+            for arm, pairs in case.items()
+        )
+        for name, case in cases.items()
+    }
+    return "{\n" + ",\n".join(f'"{name}": {{\n{text}\n}}' for name, text in arms.items()) + "\n}\n"
 
 
 def plot(cases, folder):
@@ -209,7 +224,7 @@ def main():
         pairs = max(len(case["rust"]) for case in cases.values())
         page = PAGE.format(kernel=kernel, commit=commit, pairs=pairs, table=table, floor=floor, counters=counters(cases))
         (folder / "bench.rst").write_text(page)
-        (folder / "bench.json").write_text(json.dumps(cases, indent=1, sort_keys=True) + "\n")
+        (folder / "bench.json").write_text(text_json(cases))
         plot(cases, folder)
     else:
         print("\n" + counters(cases))
