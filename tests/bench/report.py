@@ -159,6 +159,7 @@ def text_json(cases):
         name: ",\n".join(
             f' "{arm}": {{\n' + ",\n".join(f'  "{pair}": {entry(m)}' for pair, m in sorted(pairs.items())) + "\n }"
             for arm, pairs in case.items()
+            if pairs
         )
         for name, case in cases.items()
     }
