@@ -20,7 +20,8 @@ global_lock! {
 pub(crate) struct Running(());
 
 impl Running {
-    /// Creates the common state; `message_size` is in `proto::params::MESSAGE_SIZES`. Called once, from the module's initialisation.
+    /// Creates the common state; `message_size` is in `proto::params::MESSAGE_SIZES`. Called once, from
+    /// the module's initialisation.
     ///
     /// # Errors
     ///

@@ -72,8 +72,9 @@ pub const MAX_FRAGMENTED_RECV: u32 = 4 << 20;
 /// wishes are cut to it.
 pub const MAX_MESSAGE_SIZE: u32 = 32 << 10;
 
-/// Message sizes that an administrator may ask for, bytes: from what cifs and ksmbd pass by themselves to the most that
-/// Windows lets a peer prefer (it refuses a larger PreferredSendSize as INSUFFICIENT_RESOURCES).
+/// Message sizes that an administrator may ask for, bytes: from what cifs and ksmbd pass by themselves
+/// to the most that Windows lets a peer prefer (it refuses a larger PreferredSendSize as
+/// INSUFFICIENT_RESOURCES).
 pub const MESSAGE_SIZES: core::ops::RangeInclusive<u32> = 1364..=8136;
 
 /// Largest receive window, credits: with its reserve (see [`credits`](super::credits)) the buffers are
@@ -136,8 +137,9 @@ impl Parameters {
         keepalive_timeout_msec: 0,
     };
 
-    /// The [valid](Parameters::validate) block with messages of up to `size` bytes, one of [`MESSAGE_SIZES`], in both
-    /// directions, where the caller asks for less (P16), and with what half a window of them can carry. What a connection gets is still for both ends to agree on.
+    /// The [valid](Parameters::validate) block with messages of up to `size` bytes, one of
+    /// [`MESSAGE_SIZES`], in both directions, where the caller asks for less (P16), and with what half a
+    /// window of them can carry. What a connection gets is still for both ends to agree on.
     pub fn with_message_size(&self, size: u32) -> Parameters {
         let fragmented = u32::from(self.recv_credit_max).saturating_mul(size) / 2;
         Parameters {

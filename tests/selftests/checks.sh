@@ -216,6 +216,19 @@ check_larger() {
 		spent 2 "messages_sent<=180" dd if=$MNT/larger of=/dev/null bs=1M count=2 iflag=direct status=none && rm $MNT/larger
 }
 
+# parameters: values that mean nothing are refused, and the log says so.
+# rules: P16
+test_parameters() {
+	[ "$TRANSPORT" = rust ] || return 0
+	local size
+	for size in 1 1363 8137 4294967295; do
+		! insert "$SMBDIRECT_KO" max_message_size=$size || why "max_message_size=$size was taken" || return
+		log_since | grep -q "max_message_size=$size is neither" || why "the log does not say why $size was refused" || return
+	done
+	! insert "$SMBDIRECT_KO" max_message_size=many || why "max_message_size=many was taken" || return
+	insert "$SMBDIRECT_KO" max_message_size=1364 && try 20 rmmod smbdirect
+}
+
 # kinds: RoCE and iWARP in one machine. What a connection may do depends on the device it runs on, not on others.
 # rules: U1 U2
 test_kinds() {
