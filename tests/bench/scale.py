@@ -45,8 +45,15 @@ def load(run):
 
 def steepness(points, arm):
     """What the cost grows by from the first point to the last, for each unit of x."""
-    xs = list(points)
+    xs = [x for x in points if arm in points[x]]
+    if len(xs) < 2:
+        return None
     return (points[xs[-1]][arm] - points[xs[0]][arm]) / (xs[-1] - xs[0])
+
+
+def shown(value, form):
+    """A number, or what stands for a point that never ended."""
+    return "hangs" if value is None else format(value, form)
 
 
 def table(curves):
@@ -54,10 +61,12 @@ def table(curves):
     rows = [["curve", "at", "C", "Rust", "unit", "Rust / C"]]
     for name, points in curves.items():
         for x, arms in points.items():
-            c, rust = (arms[a] for a in ARMS)
-            rows.append([name, f"{x:,}", f"{c:,.1f}", f"{rust:,.1f}", CURVES[name][2], f"{rust / c:.2f}"])
+            c, rust = (arms.get(a) for a in ARMS)
+            ratio = f"{rust / c:.2f}" if c and rust else ""
+            rows.append([name, f"{x:,}", shown(c, ",.1f"), shown(rust, ",.1f"), CURVES[name][2], ratio])
         c, rust = (steepness(points, a) for a in ARMS)
-        rows.append([name, "slope", f"{c:.3g}", f"{rust:.3g}", "per unit", "steeper" if rust > max(0, c) else ""])
+        steeper = None not in (c, rust) and rust > max(0, c)
+        rows.append([name, "slope", shown(c, ".3g"), shown(rust, ".3g"), "per unit", "steeper" if steeper else ""])
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     rule = "  ".join("=" * w for w in widths)
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(r, widths)).rstrip() for r in rows]
@@ -69,7 +78,7 @@ def plot(curves, folder):
     panels = []
     for name, points in curves.items():
         title, x_axis, unit = CURVES[name]
-        data = "\n".join(f"{x} {arms['c']} {arms['rust']}" for x, arms in points.items())
+        data = "\n".join(f"{x} {arms.get('c', '?')} {arms.get('rust', '?')}" for x, arms in points.items())
         y_axis = "set logscale y" if name == "size" else "unset logscale y; set yrange [0:*]"
         panels.append(f"""
             set title "{title}"
@@ -86,6 +95,7 @@ def plot(curves, folder):
         set multiplot layout 3,2
         set logscale x 2
         set grid
+        set datafile missing "?"
         set key top left
         {"".join(panels)}
     """

@@ -10,7 +10,7 @@ points_of() {
 	case $1 in
 	size) echo 512 4096 16384 65536 262144 1048576 4194304 8388608 ;;
 	readers | connections) echo 1 2 4 8 16 32 64 ;;
-	credits) echo 16 32 64 128 255 ;;
+	credits) echo 255 128 64 32 16 ;;
 	idle) echo 32 256 ;;
 	esac
 }
@@ -57,10 +57,11 @@ curve_connections() {
 		--randseed=7 --group_reporting --output-format=json --output=/tmp/result.json "${jobs[@]}" && no_clients
 }
 
-# A window of so many credits, where data travels in messages.
+# A window of so many credits, where data travels in messages. With a small one the C module never ends; there its curve does.
 curve_credits() {
 	echo $1 >/proc/fs/cifs/smbd_receive_credit_max && echo $1 >/proc/fs/cifs/smbd_send_credit_target || return
-	clients 1 vers=3.1.1,sign && MNT=/mnt/c1 job read 128k 1 24 && no_clients
+	clients 1 vers=3.1.1,sign && SLOW=1 try 300 dd if=/mnt/c1/data of=/dev/null bs=128k count=4 iflag=direct status=none &&
+		MNT=/mnt/c1 job read 128k 1 24 && no_clients
 }
 
 # So many connections that do nothing: the memory of both ends, KiB each, and the time until they are gone, ms each.
@@ -80,9 +81,12 @@ now_ms() { echo $(($(date +%s%N) / 1000000)); }
 scale() {
 	local a c
 	topology_up A || return
-	for a in c rust; do
+	for a in rust c; do
 		start $a && try 60 dd if=/dev/zero of=$SHARE/data bs=1M count=64 status=none || return
-		for c in $CURVES; do curve $c $a || return; done
+		for c in $CURVES; do
+			# Nothing can be unloaded after a mount that hangs; credits of the C module come last of all.
+			curve $c $a || { [ "$c $a" = "credits c" ] && echo "# $WHY"; return; }
+		done
 		rm $SHARE/data && stop $a || return
 	done
 	topology_down
