@@ -23,14 +23,11 @@ curve() {
 	done
 }
 
-# clients <n> <options>: as many mounts, each with a connection of its own. After 256 connections have gone, a connection of
+# clients <n> [options]: as many mounts, each with a connection of its own. After 256 connections have gone, a connection of
 # the C module times out; so each is tried for a minute.
 clients() {
 	local i
-	for ((i = 1; i <= $1; i++)); do
-		mkdir -p /mnt/c$i
-		wait_for 60 mount -t cifs //$SERVER/share /mnt/c$i -o "rdma,nosharesock,username=root,password=pw,cache=none,$2" || return
-	done
+	for ((i = 1; i <= $1; i++)); do wait_for 60 smb_mount "nosharesock${2:+,$2}" /mnt/c$i || return; done
 }
 
 # no_clients: one program unmounts them all, so that no file of the host is waited for; it is over when both ends are gone.
@@ -39,19 +36,19 @@ no_clients() { try 3000 umount -a -t cifs && wait_for 60 eval '! rdma resource s
 # A size: requests one after the other, 16 MiB of them if that is not too many or too few.
 curve_size() {
 	local n=$((16777216 / $1))
-	clients 1 vers=3.1.1,rsize=8388608 && MNT=/mnt/c1 job read $1 1 $((n > 200 ? 200 : n < 4 ? 4 : n)) && no_clients
+	clients 1 rsize=8388608 && MNT=/mnt/c1 job read $1 1 $((n > 200 ? 200 : n < 4 ? 4 : n)) && no_clients
 }
 
 # twice <command...>: the first time the kernel makes workers for so many requests at a time.
 twice() { "$@" && "$@"; }
 
 # So many readers of one mount.
-curve_readers() { clients 1 vers=3.1.1 && MNT=/mnt/c1 twice job randread 4k $1 $((512 / $1)) && no_clients; }
+curve_readers() { clients 1 && MNT=/mnt/c1 twice job randread 4k $1 $((512 / $1)) && no_clients; }
 
 # So many connections with a reader each.
 curve_connections() {
 	local i jobs=()
-	clients $1 vers=3.1.1 || return
+	clients $1 || return
 	for ((i = 1; i <= $1; i++)); do jobs+=("--name=c$i" "--filename=/mnt/c$i/data"); done
 	twice try 3000 fio --size=64m --direct=1 --ioengine=psync --thread --rw=randread --bs=4k --number_ios=$((512 / $1)) --norandommap \
 		--randseed=7 --group_reporting --output-format=json --output=/tmp/result.json "${jobs[@]}" && no_clients
@@ -60,7 +57,7 @@ curve_connections() {
 # A window of so many credits, where data travels in messages. With a small one the C module never ends; there its curve does.
 curve_credits() {
 	echo $1 >/proc/fs/cifs/smbd_receive_credit_max && echo $1 >/proc/fs/cifs/smbd_send_credit_target || return
-	clients 1 vers=3.1.1,sign && SLOW=1 try 300 dd if=/mnt/c1/data of=/dev/null bs=128k count=4 iflag=direct status=none &&
+	clients 1 sign && SLOW=1 try 300 dd if=/mnt/c1/data of=/dev/null bs=128k count=4 iflag=direct status=none &&
 		MNT=/mnt/c1 job read 128k 1 24 && no_clients
 }
 
@@ -68,8 +65,8 @@ curve_credits() {
 curve_idle() {
 	local before after start end
 	# What caches take the first time is not the connections'.
-	clients 8 vers=3.1.1 && no_clients || return
-	settle && before=$(free_memory) && clients $1 vers=3.1.1 && settle && after=$(free_memory) && start=$(now_ms) &&
+	clients 8 && no_clients || return
+	settle && before=$(free_memory) && clients $1 && settle && after=$(free_memory) && start=$(now_ms) &&
 		no_clients && end=$(now_ms) || return
 	echo "{\"connections\": $1, \"kib\": $((before - after)), \"ms\": $((end - start))}" >/tmp/result.json
 }
