@@ -114,9 +114,16 @@ void smbd_ib_dealloc_pd(struct ib_pd *pd)
 	ib_dealloc_pd(pd);
 }
 
-struct ib_cq *smbd_ib_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe, enum ib_poll_context poll)
+/* Vectors whose interrupts some processor takes. */
+u32 smbd_comp_vectors(const struct ib_device *device)
 {
-	return ib_alloc_cq_any(device, private, nr_cqe, poll);
+	return min_t(u32, device->num_comp_vectors, num_online_cpus());
+}
+
+struct ib_cq *smbd_ib_alloc_cq(struct ib_device *device, void *private, int nr_cqe, int vector,
+			       enum ib_poll_context poll)
+{
+	return ib_alloc_cq(device, private, nr_cqe, vector, poll);
 }
 
 int smbd_ib_dereg_mr(struct ib_mr *mr)

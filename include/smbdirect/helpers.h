@@ -41,7 +41,9 @@ int smbd_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr, const struc
 int smbd_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
 struct ib_pd *smbd_ib_alloc_pd(struct ib_device *device);
 void smbd_ib_dealloc_pd(struct ib_pd *pd);
-struct ib_cq *smbd_ib_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe, enum ib_poll_context poll);
+u32 smbd_comp_vectors(const struct ib_device *device);
+struct ib_cq *smbd_ib_alloc_cq(struct ib_device *device, void *private, int nr_cqe, int vector,
+			       enum ib_poll_context poll);
 int smbd_ib_dereg_mr(struct ib_mr *mr);
 void smbd_ib_next_rkey(struct ib_mr *mr);
 u32 smbd_rdma_end_port(const struct ib_device *device);

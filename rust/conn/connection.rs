@@ -61,8 +61,13 @@ counters! {
         enqueued,
         /// Buffers of it fully consumed.
         dequeued,
+        /// Bytes copied into messages, and out of them.
+        bytes_sent,
+        bytes_received,
         /// Credits given to the peer.
         credits_granted,
+        /// Those among them that messages without data gave.
+        credits_granted_alone,
         /// Credits the peer has used.
         credits_used,
         /// Registrations the peer invalidated.

@@ -165,6 +165,7 @@ impl Connection {
         match qp.post_messages(&mut building.chain, None, false) {
             Ok(()) => {
                 count(&self.statistics.credits_granted, granted.into());
+                count(&self.statistics.credits_granted_alone, granted.into());
                 Ok(())
             }
             Err(PostError::Failed(error)) => Err(error),

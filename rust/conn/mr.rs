@@ -18,7 +18,7 @@ use super::log::log;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::flag::Flag;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
-use crate::kern::ring::Ring;
+use crate::kern::noio::NoIo;
 use crate::kern::stall::Stall;
 use crate::kern::time::now_ms;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
@@ -29,7 +29,7 @@ use crate::rdma::post::PostError;
 use crate::rdma::qp::Qp;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
-use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
+use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Where a region is in its round.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,12 +60,35 @@ pub(crate) struct Region {
     attached: Mutex<Option<Attached>>,
 }
 
+/// The regions there are.
+struct Regions {
+    /// All of them.
+    all: KVec<Arc<Region>>,
+    /// Those in nobody's hands, a stack: the one used last is the one whose memory is at hand.
+    free: KVec<Arc<Region>>,
+    /// How many there may be; both lists have room for them.
+    limit: usize,
+    /// Pages of each.
+    pages: u32,
+}
+
+impl Regions {
+    /// None, and room for `limit`.
+    fn new(limit: usize, pages: u32) -> Result<Self> {
+        Ok(Self {
+            all: KVec::with_capacity(limit, GFP_KERNEL)?,
+            free: KVec::with_capacity(limit, GFP_KERNEL)?,
+            limit,
+            pages,
+        })
+    }
+}
+
 /// The regions of a connection.
 #[pin_data]
 pub(crate) struct Pool {
-    all: SetOnce<KVec<Arc<Region>>>,
     #[pin]
-    free: IrqLock<Ring<Arc<Region>>>,
+    regions: IrqLock<Regions>,
     /// Waiting for a free region.
     #[pin]
     pub(crate) ready: WaitQueue,
@@ -76,16 +99,21 @@ pub(crate) struct Pool {
 impl Pool {
     /// An empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
+        let none = Regions {
+            all: KVec::new(),
+            free: KVec::new(),
+            limit: 0,
+            pages: 0,
+        };
         pin_init!(Self {
-            all: SetOnce::new(),
-            free <- new_irq_lock!(Ring::empty(), c"Pool::free"),
+            regions <- new_irq_lock!(none, c"Pool::regions"),
             ready <- new_wait_queue!(c"Pool::ready"),
             used: Atomic::new(0),
             exhausted: Flag::new(),
         })
     }
 
-    /// Allocates `count` regions of `pages` pages for a connection. Once. Sleeps.
+    /// Allocates `count` regions of `pages` pages for a connection; up to `limit` come when they are needed. Once. Sleeps.
     ///
     /// # Errors
     ///
@@ -94,30 +122,48 @@ impl Pool {
         &self,
         connection: &Arc<Connection>,
         qp: &Qp<Connection>,
-        count: u32,
+        (count, limit): (u32, u32),
         pages: u32,
     ) -> Result {
-        // CAST: A few dozen.
-        let count = count as usize;
-        let mut all = KVec::with_capacity(count, GFP_KERNEL)?;
-        let mut free = Ring::with_capacity(count)?;
-        for _ in 0..count {
+        let mut regions = Regions::new(usize::try_from(limit)?, pages)?;
+        for _ in 0..count.min(limit) {
             let region = Mr::new(qp.pd().clone(), pages)?;
-            if all.is_empty() {
+            if regions.all.is_empty() {
                 region.keep_room()?;
             }
             let region = Region::new(connection.clone(), region)?;
-            all.push(region.clone(), GFP_KERNEL)?;
-            let _ = free.push(region);
+            regions.all.push(region.clone(), GFP_KERNEL)?;
+            regions.free.push(region, GFP_KERNEL)?;
         }
-        self.all.populate(all);
-        *self.free.lock() = free;
+        let none = core::mem::replace(&mut *self.regions.lock(), regions);
+        drop(none);
         Ok(())
+    }
+
+    /// One region more, if there may be one and memory for it. Sleeps.
+    fn grow(&self, connection: &Arc<Connection>) -> Option<Arc<Region>> {
+        let qp = connection.qp()?;
+        // Teardown comes for the regions when the queue pair is closed; it must find this one.
+        qp.while_open(|| {
+            let pages = {
+                let regions = self.regions.lock();
+                (regions.all.len() < regions.limit).then_some(regions.pages)?
+            };
+            let _scope = NoIo::enter();
+            let region = Mr::new(qp.pd().clone(), pages).ok()?;
+            let region = Region::new(connection.clone(), region).ok()?;
+            let mut regions = self.regions.lock();
+            // Others may have been faster; then ours is dropped, after the lock.
+            let known = regions.all.len() < regions.limit
+                && regions.all.push_within_capacity(region.clone()).is_ok();
+            drop(regions);
+            known.then_some(region)
+        })
     }
 
     /// Free regions.
     pub(crate) fn free_count(&self) -> usize {
-        self.free.lock().len()
+        self.regions.lock().free.len()
     }
 
     /// Regions with a consumer.
@@ -128,8 +174,7 @@ impl Pool {
     /// Records that the peer invalidated this key; false when it is no live registration of this
     /// connection (rule I4). Any context.
     pub(crate) fn invalidated_by_peer(&self, key: u32) -> bool {
-        let mut all = self.all.as_ref().into_iter().flatten();
-        all.any(|region| {
+        self.regions.lock().all.iter().any(|region| {
             let mut phase = region.phase.lock();
             let found = *phase == Phase::Registered(key);
             if found {
@@ -143,25 +188,32 @@ impl Pool {
     /// theirs when they need it, which takes much less memory; but memory may be short just because what we
     /// are asked to write has not been written yet (R45).
     fn pop(&self, roomy: bool) -> Option<Arc<Region>> {
-        let mut free = self.free.lock();
+        let mut regions = self.regions.lock();
+        let Regions { all, free, .. } = &mut *regions;
         if !roomy {
             return free.pop();
         }
-        let first = self.all.as_ref()?.first()?;
-        free.remove(|region| Arc::ptr_eq(region, first))
+        let first = all.first()?;
+        let at = free.iter().position(|region| Arc::ptr_eq(region, first))?;
+        free.remove(at).ok()
     }
 
-    /// Waits for a free region; [`None`] when the connection is over or a signal came.
-    fn take(&self, connection: &Connection, roomy: bool) -> Option<Arc<Region>> {
-        if self.free.lock().is_empty() && self.exhausted.set() {
-            let used = self.used_count();
-            log!(
-                connection,
-                Info,
-                Mr,
-                "all {} memory regions are in use",
-                used
-            );
+    /// A free region, waited for if there are enough; [`None`] when the connection is over or a signal came.
+    fn take(&self, connection: &Arc<Connection>, roomy: bool) -> Option<Arc<Region>> {
+        if !roomy && self.free_count() == 0 {
+            if let Some(region) = self.grow(connection) {
+                return Some(region);
+            }
+            if self.exhausted.set() {
+                let used = self.used_count();
+                log!(
+                    connection,
+                    Info,
+                    Mr,
+                    "all {} memory regions are in use",
+                    used
+                );
+            }
         }
         let stall = Stall {
             waits: &connection.statistics.waits_for_region,
@@ -179,15 +231,20 @@ impl Pool {
     /// Returns a region that is ready.
     fn put(&self, region: Arc<Region>) {
         *region.phase.lock() = Phase::Ready;
-        let _ = self.free.lock().push(region);
+        // There is room for all. A region that comes back after the detachment is dropped, when the lock is free again.
+        let _rejected = self.regions.lock().free.push_within_capacity(region);
         self.ready.wake_all();
     }
 
     /// Takes every region from its connection for good. The queue pair is closed. Sleeps.
     pub(crate) fn detach(&self, qp: &Qp<Connection>) {
-        let free = core::mem::replace(&mut *self.free.lock(), Ring::empty());
+        let (all, free) = {
+            let mut regions = self.regions.lock();
+            let Regions { all, free, .. } = &mut *regions;
+            (core::mem::take(all), core::mem::take(free))
+        };
         drop(free);
-        for region in self.all.as_ref().into_iter().flatten() {
+        for region in all {
             *region.phase.lock() = Phase::Gone;
             let attached = region.attached.lock().take();
             if let Some(attached) = attached {

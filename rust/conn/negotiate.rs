@@ -28,7 +28,8 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// Memory regions per READ the peer may start at a time.
+/// Memory regions per READ the peer may start at a time: those that are made with a connection. Writes of the peer, which
+/// are not limited, may need more, up to what was planned with our own number of READs (P9).
 pub(crate) const REGIONS_PER_READ: u32 = 2;
 
 /// Which end of the connection this is.
@@ -200,13 +201,13 @@ impl Connection {
         let negotiated = result.map_err(|refusal| Cause::Rule(refusal.rule, refusal.errno))?;
         // Planned before the peer said how many READs it starts at a time.
         let planned = self.negotiation.lock().regions;
-        let regions = planned.min(u32::from(own.responder_resources) * REGIONS_PER_READ);
-        if own.responder_resources == 0 || regions == 0 {
+        let regions = u32::from(own.responder_resources) * REGIONS_PER_READ;
+        if regions == 0 || planned == 0 {
             return Err(Cause::Rule(Rule::W3, errno::EINVAL));
         }
         let qp = self.qp().ok_or(ENOTCONN)?;
-        self.pool
-            .fill(self, qp, regions, negotiated.params.max_frmr_depth)?;
+        let pages = negotiated.params.max_frmr_depth;
+        self.pool.fill(self, qp, (regions, planned), pages)?;
         self.take_over(&negotiated)?;
         self.receive_data(&negotiated)?;
         self.advance(Status::Connected)?;

@@ -297,6 +297,7 @@ impl Connection {
         if returned > 0 {
             self.replenish();
         }
+        count(&self.statistics.bytes_received, u64::try_from(bytes)?);
         Ok(())
     }
 

@@ -378,6 +378,7 @@ impl Connection {
         let qp = self.qp().ok_or(ENOTCONN)?;
         let (header, _) = self.flow.lock().header(&open.message, open.granted);
         count(&self.statistics.credits_granted, open.granted.into());
+        count(&self.statistics.bytes_sent, open.message.length().into());
         building.train.closed(&open.message);
         let len = write_header(qp, &mut open.slot, &header)?;
         // Reserved at construction, cannot fail.

@@ -408,7 +408,7 @@ impl Connection {
         self.params.set(params);
         self.negotiation.lock().regions = layout.plan.regions;
         self.transfers
-            .set_plan(layout.transfers, layout.piece_pages);
+            .set_plan(layout.transfers, layout.piece_pages)?;
         let sizes = layout.sizes(&params, self.poll_context.load(Relaxed))?;
         let qp = Qp::new(id, Pd::new(port)?, &sizes, self.clone())?;
         let first = qp.first_receive();

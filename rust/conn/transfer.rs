@@ -10,6 +10,7 @@
 use super::connection::Connection;
 use super::end::completion;
 use super::log::log;
+use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::stall::Stall;
@@ -21,7 +22,7 @@ use crate::proto::pdu::DESCRIPTOR_LEN;
 use crate::proto::sizing::RwPlan;
 use crate::rdma::dma::Direction;
 use crate::rdma::qp::Qp;
-use crate::rdma::rw::{self, LocalBuffer, Segment, TransferError};
+use crate::rdma::rw::{self, LocalBuffer, Segment, TransferError, Work};
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -34,7 +35,23 @@ struct Contexts {
     free: u32,
     /// Somebody waits for contexts; the next one waits behind.
     turn_taken: bool,
+    /// Workspaces of earlier transfers.
+    idle: KVec<KBox<Workspace>>,
 }
+
+/// What a transfer works with, kept for the next one: so that none has to allocate.
+struct Workspace {
+    /// A copy of the peer's descriptors.
+    descriptors: KVVec<u8>,
+    segments: KVVec<Segment>,
+    room: rw::Room,
+}
+
+/// Workspaces that are kept: as many as work at a time on a busy connection.
+const IDLE: usize = 32;
+
+/// The largest one that is kept, values of `rw::Room`: the memory of a transfer of many pieces is not held for those of few.
+const IDLE_CAPACITY: usize = 64;
 
 /// The RDMA transfers of a connection.
 #[pin_data]
@@ -60,6 +77,7 @@ impl Transfers {
             piece_pages: 0,
             free: 0,
             turn_taken: false,
+            idle: KVec::new(),
         };
         pin_init!(Self {
             contexts <- new_irq_lock!(none, c"Transfers::contexts"),
@@ -67,14 +85,45 @@ impl Transfers {
         })
     }
 
-    /// Sets what the queue pair was made for. A segment has at most `piece_pages` pages.
-    pub(crate) fn set_plan(&self, plan: RwPlan, piece_pages: u32) {
-        *self.contexts.lock() = Contexts {
+    /// Sets what the queue pair was made for. A segment has at most `piece_pages` pages. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn set_plan(&self, plan: RwPlan, piece_pages: u32) -> Result {
+        let contexts = Contexts {
             plan,
             piece_pages,
             free: plan.credits,
             turn_taken: false,
+            idle: KVec::with_capacity(IDLE, GFP_KERNEL)?,
         };
+        let before = core::mem::replace(&mut *self.contexts.lock(), contexts);
+        drop(before);
+        Ok(())
+    }
+
+    /// A workspace that is not in use.
+    fn workspace(&self, qp: &Qp<Connection>) -> Result<KBox<Workspace>> {
+        let idle = self.contexts.lock().idle.pop();
+        if let Some(workspace) = idle {
+            return Ok(workspace);
+        }
+        count(&qp.pd().counters().allocations, 1);
+        let workspace = Workspace {
+            descriptors: KVVec::new(),
+            segments: KVVec::new(),
+            room: rw::Room::new::<Connection>()?,
+        };
+        Ok(KBox::new(workspace, GFP_KERNEL)?)
+    }
+
+    /// Keeps a workspace whose transfer succeeded.
+    fn keep(&self, workspace: KBox<Workspace>) {
+        if workspace.room.capacity() <= IDLE_CAPACITY {
+            // What does not fit is dropped when the lock is free again.
+            let _rejected = self.contexts.lock().idle.push_within_capacity(workspace);
+        }
     }
 
     fn plan(&self) -> (RwPlan, u32) {
@@ -129,7 +178,7 @@ fn next_batch(
     buffer: &LocalBuffer<'_>,
     (plan, piece_pages): (&RwPlan, u32),
     offset: &mut usize,
-    segments: &mut KVec<Segment>,
+    segments: &mut KVVec<Segment>,
 ) -> Result<u32> {
     let mut taken = 0u32;
     while segments.len() < MAX_SEGMENTS {
@@ -196,30 +245,48 @@ impl Connection {
         if direction == Direction::ToDevice && self.write(qp, buffer, len, descriptors)? {
             return Ok(());
         }
-        let mut copy = KVVec::with_capacity(descriptors.len(), GFP_KERNEL)?;
+        let mut workspace = self.transfers.workspace(qp)?;
+        self.transfer_with(&mut workspace, qp, (buffer, len), descriptors, direction)?;
+        self.transfers.keep(workspace);
+        Ok(())
+    }
+
+    /// The rest of [`transfer`](Self::transfer), in a workspace.
+    fn transfer_with(
+        self: &Arc<Self>,
+        workspace: &mut Workspace,
+        qp: &Qp<Self>,
+        (buffer, len): (&LocalBuffer<'_>, u32),
+        descriptors: &[u8],
+        direction: Direction,
+    ) -> Result {
+        let Workspace {
+            descriptors: copy,
+            segments,
+            room,
+        } = workspace;
+        copy.clear();
         copy.extend_from_slice(descriptors, GFP_KERNEL)?;
-        let mut walk = Walk::new(&copy, len).map_err(|error| {
+        let mut walk = Walk::new(copy, len).map_err(|error| {
             log!(self, Error, Rw, "transfer refused: {}", error.text());
             EINVAL
         })?;
         let (plan, piece_pages) = self.transfers.plan();
-        let count = descriptors.len() / DESCRIPTOR_LEN;
-        let mut segments = KVec::with_capacity(count.clamp(1, MAX_SEGMENTS), GFP_KERNEL)?;
         let mut offset = 0;
         while walk.left() > 0 {
             segments.clear();
-            let contexts = next_batch(
-                &mut walk,
-                buffer,
-                (&plan, piece_pages),
-                &mut offset,
-                &mut segments,
-            )?;
+            let plan = (&plan, piece_pages);
+            let contexts = next_batch(&mut walk, buffer, plan, &mut offset, segments)?;
             if segments.is_empty() {
                 return Err(EINVAL);
             }
+            let work = Work {
+                buffer,
+                segments,
+                direction,
+            };
             self.transfers.take(self, contexts)?;
-            let result = self.run_batch(qp, buffer, &segments, direction);
+            let result = self.run_batch(qp, room, &work);
             self.transfers.put(contexts);
             result?;
         }
@@ -251,13 +318,7 @@ impl Connection {
         qp.write(buffer, &segment)
     }
 
-    fn run_batch(
-        self: &Arc<Self>,
-        qp: &Qp<Self>,
-        buffer: &LocalBuffer<'_>,
-        segments: &[Segment],
-        direction: Direction,
-    ) -> Result {
+    fn run_batch(self: &Arc<Self>, qp: &Qp<Self>, room: &mut rw::Room, work: &Work<'_>) -> Result {
         let mut rooms = self.rooms();
         let wait = || {
             let seen = core::mem::replace(&mut rooms, self.rooms());
@@ -268,7 +329,7 @@ impl Connection {
         let refused = |error: Error| {
             self.fail(Cause::NotPosted(Request::Transfer, error.to_errno()));
         };
-        match rw::transfer(qp, buffer, segments, direction, wait, refused, dead) {
+        match rw::transfer(qp, room, work, wait, refused, dead) {
             Ok(()) => Ok(()),
             Err(TransferError::NotStarted(error) | TransferError::Post(error)) => Err(error),
             Err(TransferError::Completion(status)) => {

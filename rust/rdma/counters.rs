@@ -35,12 +35,15 @@ counters! {
         registered,
         /// Invalidations posted.
         invalidated,
-        /// Registrations that went through a copy.
+        /// Registrations that went through a copy, and their bytes.
         bounced,
+        bytes_bounced,
         /// RDMA transfers posted.
         transfers,
         /// Those among them that were copied, and not waited for.
         transfers_copied,
+        /// Times that memory was allocated for a registration or a transfer; what comes later uses it again.
+        allocations,
     }
 }
 

@@ -186,7 +186,7 @@ impl Mr {
     /// `-ENOMEM`.
     pub(crate) fn keep_room(&self) -> Result {
         let pages = usize::try_from(self.max_pages)?;
-        Self::reserve(&mut self.io.lock().list, pages)
+        self.reserve(&mut self.io.lock().list, pages)
     }
 
     /// Maps memory and describes it to the region under a new key. The iterator moves to its end.
@@ -218,7 +218,8 @@ impl Mr {
             return Err(MapError::Failed(ENOTCONN.into()));
         }
         let room = usize::try_from(pages).map_err(|_| MapError::TooLarge)?;
-        Self::reserve(&mut io.list, room).map_err(|_| MapError::NoRoom)?;
+        self.reserve(&mut io.list, room)
+            .map_err(|_| MapError::NoRoom)?;
         let direct = self.map_direct(&mut io, memory, bytes, pages);
         if direct.is_err() {
             self.unmap_list(&mut io);
@@ -228,6 +229,10 @@ impl Mr {
                     io.bounce = None;
                 })?;
             count(&self.pd.counters().bounced, 1);
+            count(
+                &self.pd.counters().bytes_bounced,
+                u64::try_from(bytes).unwrap_or(0),
+            );
             // Whatever part of the iterator the failed attempt took, all of it is dealt with now.
             // SAFETY: The iterator is valid and has that many bytes left.
             unsafe { bindings::iov_iter_advance(memory.raw(), memory.len()) };
@@ -286,6 +291,7 @@ impl Mr {
         direction: Direction,
         bytes: usize,
     ) -> Result {
+        count(&self.pd.counters().allocations, 1);
         let mut copy = VVec::with_capacity(bytes, GFP_KERNEL)?;
         copy.resize(bytes, 0u8, GFP_KERNEL)?;
         if direction == Direction::ToDevice {
@@ -297,7 +303,7 @@ impl Mr {
             }
         }
         let pages = bytes.div_ceil(PAGE_SIZE);
-        Self::reserve(&mut io.list, pages)?;
+        self.reserve(&mut io.list, pages)?;
         for (entry, page) in io.list.iter_mut().zip(copy.chunks_mut(PAGE_SIZE)) {
             // SAFETY: The chunk is inside one page, since the allocation starts on one.
             unsafe {
@@ -313,10 +319,13 @@ impl Mr {
         self.map_list(io, c_int::try_from(pages)?, direction, bytes)
     }
 
-    /// Clears room for `count` entries; capacity that was reserved before is used again.
-    fn reserve(list: &mut KVVec<bindings::scatterlist>, count: usize) -> Result {
+    /// Clears room for so many entries; capacity that was reserved before is used again.
+    fn reserve(&self, list: &mut KVVec<bindings::scatterlist>, entries: usize) -> Result {
+        if entries > list.capacity() {
+            count(&self.pd.counters().allocations, 1);
+        }
         list.clear();
-        Ok(list.resize(count, bindings::scatterlist::default(), GFP_KERNEL)?)
+        Ok(list.resize(entries, bindings::scatterlist::default(), GFP_KERNEL)?)
     }
 
     /// Maps the first `entries` of the list and describes them to the region.

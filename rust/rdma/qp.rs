@@ -27,6 +27,7 @@ use kernel::error::to_result;
 use kernel::ffi::{c_int, c_void};
 use kernel::prelude::*;
 use kernel::str::CStr;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce, UniqueArc};
 
 /// Why a work request failed, a status of the verbs interface.
@@ -93,15 +94,25 @@ pub(crate) struct Sizes {
 struct Cq(NonNull<bindings::ib_cq>);
 
 impl Cq {
-    fn new(pd: &Pd, context: *mut c_void, entries: u32, poll: u32) -> Result<Self> {
+    fn new(pd: &Pd, context: *mut c_void, entries: u32, vector: c_int, poll: u32) -> Result<Self> {
         fault::point(Point::AllocCq)?;
-        let entries = c_int::try_from(entries)?;
+        let (device, entries) = (pd.port().raw(), c_int::try_from(entries)?);
         // SAFETY: The device is kept by the domain. `context` is only used by our handlers.
         let raw = kernel::error::from_err_ptr(unsafe {
-            bindings::smbd_ib_alloc_cq_any(pd.port().raw(), context, entries, poll)
+            bindings::smbd_ib_alloc_cq(device, context, entries, vector, poll)
         })?;
         NonNull::new(raw).map(Self).ok_or(ENOMEM)
     }
+}
+
+/// The interrupt vector of a queue pair's completion queues. Queue pairs take the vectors of a device by turns, which
+/// spreads channels over processors; both queues of one have the same, so that its work stays together (P12).
+fn next_vector(pd: &Pd) -> Result<c_int> {
+    static TURN: Atomic<u32> = Atomic::new(0);
+    // SAFETY: The device is kept by the domain.
+    let vectors = unsafe { bindings::smbd_comp_vectors(pd.port().raw()) };
+    let vector = TURN.fetch_add(1, Relaxed).checked_rem(vectors);
+    Ok(c_int::try_from(vector.unwrap_or(0))?)
 }
 
 impl Drop for Cq {
@@ -195,8 +206,9 @@ impl<C: Completions> Qp<C> {
         let owner_ptr = Arc::as_ptr(&owner);
         // What completes here gives buffers back and wakes who waits: too little for a thread of its own.
         let softirq = bindings::ib_poll_context_IB_POLL_SOFTIRQ;
-        let send_cq = Cq::new(&pd, context, sizes.send_entries, softirq)?;
-        let recv_cq = Cq::new(&pd, context, sizes.recv_entries, sizes.poll_context)?;
+        let vector = next_vector(&pd)?;
+        let send_cq = Cq::new(&pd, context, sizes.send_entries, vector, softirq)?;
+        let recv_cq = Cq::new(&pd, context, sizes.recv_entries, vector, sizes.poll_context)?;
         let (qp, requests) = Self::create(id, &pd, sizes, (&send_cq, &recv_cq))?;
         let raw = qp.raw;
         let parts = Parts {
@@ -294,6 +306,13 @@ impl<C: Completions> Qp<C> {
             qp: self,
             _borrowed: self.loan.borrow()?,
         })
+    }
+
+    /// Runs `act` while the queue pair cannot be destroyed; [`None`] once it is closed. `act` may sleep, but not for long:
+    /// closing waits for it.
+    pub(crate) fn while_open<R>(&self, act: impl FnOnce() -> Option<R>) -> Option<R> {
+        let _in_use = self.use_raw()?;
+        act()
     }
 
     /// Moves the queue pair to its error state, which flushes both queues. For links whose orderly

@@ -14,6 +14,7 @@ use super::fault::{self, Point};
 use super::post::PostError;
 use super::qp::{Completions, Qp, Status};
 use crate::bindings;
+use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
 use crate::kern::noio::NoIo;
 use crate::kern::outcome::Outcome;
@@ -80,6 +81,36 @@ impl LocalBuffer<'_> {
     pub(crate) fn pages(&self, offset: usize, len: usize) -> usize {
         let first = self.left_in_page(offset).min(len);
         usize::from(first > 0) + (len - first).div_ceil(PAGE_SIZE)
+    }
+
+    /// Appends a segment's part of the buffer to a list, an entry for each contiguous run: the fewer entries, the
+    /// fewer requests and acknowledgements (P11).
+    fn list(&self, segment: &Segment, list: &mut KVVec<bindings::scatterlist>) -> Result {
+        let end = segment.offset.checked_add(segment.len).ok_or(EINVAL)?;
+        if end > self.len || segment.len == 0 {
+            return Err(EINVAL);
+        }
+        let mut offset = segment.offset;
+        while offset < end {
+            // A run that is cut ends with its page, as those of a registration must.
+            let limit = MAX_RUN - self.offset_in_page(offset);
+            let most = c_uint::try_from(limit.min(end - offset))?;
+            let mut entry = bindings::scatterlist::default();
+            // SAFETY: The range is inside the buffer, and the run inside the range.
+            let run = unsafe {
+                let start = self.start.add(offset).cast();
+                let run = bindings::smbd_contiguous(start, most);
+                bindings::smbd_sg_set_kernel(&mut entry, start, run);
+                run
+            };
+            list.push(entry, GFP_KERNEL)?;
+            offset += usize::try_from(run)?;
+        }
+        if let Some(last) = list.last_mut() {
+            // SAFETY: An entry of the list.
+            unsafe { bindings::smbd_sg_end(last) };
+        }
+        Ok(())
     }
 }
 
@@ -148,18 +179,60 @@ pub(crate) enum TransferError {
     Completion(Status),
 }
 
-/// A core context with the local pages it maps.
+/// A core context, and which entries of the list it maps.
 struct Context {
     raw: bindings::rdma_rw_ctx,
+    first: usize,
+    entries: c_uint,
+}
+
+// SAFETY: What the core keeps in a context may be used from any task.
+unsafe impl Send for Context {}
+
+/// What one transfer at a time works with, kept for the next one: so that none has to allocate.
+pub(crate) struct Room {
+    done: Arc<Transfer>,
+    contexts: KVVec<Context>,
+    /// The local pages of all contexts.
     list: KVVec<bindings::scatterlist>,
-    direction: Direction,
+}
+
+impl Room {
+    /// Room for transfers of queue pairs of this kind; it grows with what is transferred. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`.
+    pub(crate) fn new<C: Completions>() -> Result<Self> {
+        Ok(Self {
+            done: Transfer::new(Qp::<C>::send_done)?,
+            contexts: KVVec::new(),
+            list: KVVec::new(),
+        })
+    }
+
+    /// Values there is memory for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.contexts.capacity() + self.list.capacity()
+    }
+}
+
+/// What to move.
+pub(crate) struct Work<'a> {
+    /// The local end.
+    pub(crate) buffer: &'a LocalBuffer<'a>,
+    /// The peer's memory, and the part of the buffer that corresponds to each piece.
+    pub(crate) segments: &'a [Segment],
+    /// [`Direction::FromDevice`] reads from the peer, [`Direction::ToDevice`] writes to it.
+    pub(crate) direction: Direction,
 }
 
 /// The contexts of one chain, destroyed together.
 struct Contexts<'a, C: Completions> {
     qp: &'a Qp<C>,
     raw_qp: *mut bindings::ib_qp,
-    all: KVVec<Context>,
+    direction: Direction,
+    room: &'a mut Room,
 }
 
 impl<C: Completions> Contexts<'_, C> {
@@ -167,19 +240,39 @@ impl<C: Completions> Contexts<'_, C> {
         self.qp.pd().port().number()
     }
 
+    /// Makes the contexts of all segments.
+    fn add_all(&mut self, work: &Work<'_>) -> Result {
+        let before = self.room.capacity();
+        self.room.list.clear();
+        // No context moves once it is made.
+        self.room
+            .contexts
+            .reserve(work.segments.len(), GFP_KERNEL)?;
+        for segment in work.segments {
+            self.add(work.buffer, segment)?;
+        }
+        if self.room.capacity() > before {
+            count(&self.qp.pd().counters().allocations, 1);
+        }
+        Ok(())
+    }
+
     /// Makes the context of one segment, in its final place: the core leaves pointers into it.
-    fn add(&mut self, buffer: &LocalBuffer<'_>, segment: &Segment, direction: Direction) -> Result {
+    fn add(&mut self, buffer: &LocalBuffer<'_>, segment: &Segment) -> Result {
         fault::point(Point::Transfer)?;
-        let (raw_qp, port) = (self.raw_qp, self.port());
+        let (raw_qp, port, direction) = (self.raw_qp, self.port(), self.direction.raw());
+        let Room { contexts, list, .. } = &mut *self.room;
+        let first = list.len();
+        buffer.list(segment, list)?;
+        let entries = c_uint::try_from(list.len() - first)?;
         let context = Context {
             raw: Default::default(),
-            list: Self::list(buffer, segment)?,
-            direction,
+            first,
+            entries,
         };
-        // The capacity is reserved, so no context ever moves after this.
-        self.all.push_within_capacity(context).map_err(|_| ENOMEM)?;
-        let context = self.all.last_mut().ok_or(ENOMEM)?;
-        let entries = c_uint::try_from(context.list.len())?;
+        contexts.push_within_capacity(context).map_err(|_| ENOMEM)?;
+        let context = contexts.last_mut().ok_or(ENOMEM)?;
+        let list = list.get_mut(first..).ok_or(EINVAL)?;
         // SAFETY: The queue pair is in use by us, so valid; the list describes the caller's buffer,
         // which stays until we return; remote address and key are only checked by the peer. The
         // context stays in place until it is destroyed.
@@ -188,59 +281,28 @@ impl<C: Completions> Contexts<'_, C> {
                 &mut context.raw,
                 raw_qp,
                 port,
-                context.list.as_mut_ptr(),
+                list.as_mut_ptr(),
                 entries,
                 0,
                 segment.remote_address,
                 segment.remote_key,
-                direction.raw(),
+                direction,
             )
         };
         if made < 0 {
             // Not made, so not to be destroyed.
-            drop(self.all.pop());
+            drop(contexts.pop());
         }
         kernel::error::to_result(made.min(0))
     }
 
-    /// Lists a segment's part of the buffer, an entry for each contiguous run: the fewer entries, the fewer requests and
-    /// acknowledgements (P11).
-    fn list(buffer: &LocalBuffer<'_>, segment: &Segment) -> Result<KVVec<bindings::scatterlist>> {
-        let end = segment.offset.checked_add(segment.len).ok_or(EINVAL)?;
-        if end > buffer.len || segment.len == 0 {
-            return Err(EINVAL);
-        }
-        let mut list = KVVec::new();
-        let mut offset = segment.offset;
-        while offset < end {
-            // A run that is cut ends with its page, as those of a registration must.
-            let limit = MAX_RUN - buffer.offset_in_page(offset);
-            let most = c_uint::try_from(limit.min(end - offset))?;
-            let mut entry = bindings::scatterlist::default();
-            // SAFETY: The range is inside the buffer, and the run inside the range.
-            let run = unsafe {
-                let start = buffer.start.add(offset).cast();
-                let run = bindings::smbd_contiguous(start, most);
-                bindings::smbd_sg_set_kernel(&mut entry, start, run);
-                run
-            };
-            list.push(entry, GFP_KERNEL)?;
-            offset += usize::try_from(run)?;
-        }
-        if let Some(last) = list.last_mut() {
-            // SAFETY: An entry of the list.
-            unsafe { bindings::smbd_sg_end(last) };
-        }
-        Ok(list)
-    }
-
     /// Chains the requests of all contexts, first to last.
-    fn link(&mut self, transfer: &Transfer) -> *mut bindings::ib_send_wr {
+    fn link(&mut self) -> *mut bindings::ib_send_wr {
         let (raw_qp, port) = (self.raw_qp, self.port());
         let mut chain: *mut bindings::ib_send_wr = core::ptr::null_mut();
-        for context in self.all.iter_mut().rev() {
+        for context in self.room.contexts.iter_mut().rev() {
             let cqe = match chain.is_null() {
-                true => transfer.cqe.get(),
+                true => self.room.done.cqe.get(),
                 false => core::ptr::null_mut(),
             };
             let raw = &mut context.raw;
@@ -254,21 +316,26 @@ impl<C: Completions> Contexts<'_, C> {
 
 impl<C: Completions> Drop for Contexts<'_, C> {
     fn drop(&mut self) {
-        let (raw_qp, port) = (self.raw_qp, self.port());
-        for context in self.all.iter_mut() {
-            // SAFETY: Made by `add` with this list and direction; no request of it is outstanding
+        let (raw_qp, port, direction) = (self.raw_qp, self.port(), self.direction.raw());
+        let Room { contexts, list, .. } = &mut *self.room;
+        for context in contexts.iter_mut() {
+            let Some(list) = list.get_mut(context.first..) else {
+                continue;
+            };
+            // SAFETY: Made by `add` with these entries and direction; no request of it is outstanding
             // (see `transfer`), and the queue pair is still in use by us.
             unsafe {
                 bindings::rdma_rw_ctx_destroy(
                     &mut context.raw,
                     raw_qp,
                     port,
-                    context.list.as_mut_ptr(),
-                    u32::try_from(context.list.len()).unwrap_or(0),
-                    context.direction.raw(),
+                    list.as_mut_ptr(),
+                    context.entries,
+                    direction,
                 )
             };
         }
+        contexts.clear();
     }
 }
 
@@ -277,16 +344,13 @@ impl<C: Completions> Drop for Contexts<'_, C> {
 /// were taken are flushed. `dead` tells that the connection is broken: the
 /// transport is then given a moment to flush the requests, after which the queue pair is drained.
 ///
-/// [`Direction::FromDevice`] reads from the peer, [`Direction::ToDevice`] writes to it.
-///
 /// # Errors
 ///
-/// [`TransferError`]. Whatever it is, nothing refers to the buffer any more.
+/// [`TransferError`]. Whatever it is, nothing refers to the buffer any more; the room is not to be used again.
 pub(crate) fn transfer<C: Completions>(
     qp: &Qp<C>,
-    buffer: &LocalBuffer<'_>,
-    segments: &[Segment],
-    direction: Direction,
+    room: &mut Room,
+    work: &Work<'_>,
     mut wait_for_room: impl FnMut() -> Result,
     refused: impl Fn(Error),
     dead: impl Fn() -> bool,
@@ -294,25 +358,22 @@ pub(crate) fn transfer<C: Completions>(
     use TransferError::{Completion, NotStarted, Post};
     let _scope = NoIo::enter();
     let in_use = qp.use_raw().ok_or(NotStarted(ENOTCONN.into()))?;
-    let all = KVVec::with_capacity(segments.len(), GFP_KERNEL).map_err(|_| NotStarted(ENOMEM))?;
     let mut contexts = Contexts {
         qp,
         raw_qp: in_use.get(),
-        all,
+        direction: work.direction,
+        room,
     };
-    for segment in segments {
-        contexts
-            .add(buffer, segment, direction)
-            .map_err(NotStarted)?;
-    }
-    let transfer = Transfer::new(Qp::<C>::send_done).map_err(NotStarted)?;
-    let chain = contexts.link(&transfer);
+    contexts.add_all(work).map_err(NotStarted)?;
+    let chain = contexts.link();
     if chain.is_null() {
         return Ok(());
     }
+    let done = &contexts.room.done;
+    done.outcome.reset();
     loop {
         // SAFETY: The chain's memory is in `contexts`, which is dropped after the waits below.
-        match unsafe { qp.post_transfer(chain, &transfer) } {
+        match unsafe { qp.post_transfer(chain, done) } {
             Ok(()) => break,
             Err(PostError::Full) => wait_for_room().map_err(NotStarted)?,
             Err(PostError::Failed(error)) => {
@@ -323,8 +384,7 @@ pub(crate) fn transfer<C: Completions>(
             }
         }
     }
-    let status = wait_done(qp, &transfer, dead);
-    match status {
+    match wait_done(qp, done, dead) {
         bindings::ib_wc_status_IB_WC_SUCCESS => Ok(()),
         status => Err(Completion(Status(status))),
     }

@@ -426,7 +426,7 @@ static int send_long(void *arg)
 	return ret < 0 ? ret : 0;
 }
 
-/* R31: one read four times as long as all receive buffers. */
+/* R31: one read four times as long as all receive buffers, so it has to copy while data arrives (P5). */
 static void long_read(void)
 {
 	struct smbt_pair *pair = NULL;
@@ -467,7 +467,7 @@ static const struct smbt_case cases[] = {
 	{ "idle", idle }, /* rules: R28 C9 */
 	{ "keepalive", keepalive }, /* rules: X12 K1 K3 */
 	{ "poll_contexts", poll_contexts },
-	{ "long_read", long_read }, /* rules: R31 */
+	{ "long_read", long_read }, /* rules: R31 P5 */
 };
 
 SMBT_SUITE(message);

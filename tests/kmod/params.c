@@ -314,6 +314,34 @@ static void logging(void)
 	kfree(seen);
 }
 
+/* P15: the data path does not ask the gate, for each message once more or at all. */
+static void gate(void)
+{
+	struct smbdirect_socket *listener, *client = NULL, *server = NULL;
+	struct seen *seen = kzalloc_obj(*seen);
+	u8 data[8] = {};
+	int i, asked;
+
+	if (!expect(seen, "no memory"))
+		return;
+	listener = logged_listener(seen);
+	if (listener) {
+		client = client_connecting();
+		server = accept_one(listener, 5000);
+	}
+	asked = atomic_read(&seen->asked);
+	for (i = 0; server && i < 1000; i++)
+		if (!expect_int("send", msg_send(client, data, sizeof(data)), sizeof(data)) ||
+		    !expect_int("read", msg_recv(server, data, sizeof(data)), sizeof(data)))
+			break;
+	asked = atomic_read(&seen->asked) - asked;
+	expect_rule("P15", "calls of the gate for a thousand messages, above ten", asked > 10 ? asked : 0, 0);
+	sock_end(client);
+	sock_end(server);
+	sock_end(listener);
+	kfree(seen);
+}
+
 static const struct smbt_case cases[] = {
 	{ "create", create },
 	{ "table", table }, /* rules: R8 */
@@ -322,6 +350,7 @@ static const struct smbt_case cases[] = {
 	{ "too_late", too_late },
 	{ "frwr", frwr },
 	{ "logging", logging },
+	{ "gate", gate }, /* rules: P15 */
 };
 
 SMBT_SUITE(params);

@@ -53,7 +53,7 @@ void parked_region(void)
 	regions.mem = memory_new(SMBT_BVEC, 0, PAGE_SIZE);
 	if (parked_client(&rig) && regions.mem) {
 		regions.sc = rig.sc;
-		if (regions_all(&regions, sock_value(rig.sc, "mr_ready_count:")) &&
+		if (regions_all(&regions, regions_limit(rig.sc)) &&
 		    parked_task(&task, region_more, &regions)) {
 			parked_vanish(&rig);
 			parked_expect(&rig, &task);

@@ -167,6 +167,7 @@ void memory_free(struct smbt_memory *mem);
 /* Regions; see region.c. */
 struct smbdirect_mr_io *region_new(struct smbt_pair *pair, struct smbt_memory *mem, bool writing,
 				   bool need_invalidate, struct smbdirect_buffer_descriptor_v1 *v1);
+long regions_limit(struct smbdirect_socket *sc);
 bool region_announce(struct smbt_pair *pair);
 bool region_answer(struct smbt_pair *pair);
 

@@ -172,11 +172,12 @@ spent() {
 }
 
 # What small requests cost: nobody waits for a message, one send in many is signalled, receives are posted in chains,
-# grants ride on data, memory is mapped once for each registration and never for a message; a read is two doorbells; nothing stalls.
+# grants ride on data, memory is mapped once for each registration and never for a message; a read is two doorbells; nothing stalls, and
+# nothing is allocated.
 # rules: P1 P2 P4 P6 P8 P17
 check_thrifty() {
 	[ "$TRANSPORT" = rust ] || return 0
-	local all="messages_sent<=2.1 empty_sends<=0.1 receive_posts<=0.25 registered<=1.05 bounced<=0 maps<=1.05 $NO_STALL"
+	local all="messages_sent<=2.1 empty_sends<=0.1 receive_posts<=0.25 registered<=1.05 bounced<=0 maps<=1.05 allocations<=0.05 $NO_STALL"
 	try 60 dd if=/tmp/pool of=$MNT/thrifty bs=1M count=2 conv=fsync status=none &&
 		spent 400 "$all send_posts<=2.1 send_completions<=0.5" dd if=$MNT/thrifty of=/dev/null bs=4k count=400 iflag=direct status=none &&
 		spent 400 "$all send_posts<=3.1 send_completions<=1.5" dd if=/tmp/pool of=$MNT/thrifty bs=4k count=400 oflag=direct conv=notrunc status=none &&
@@ -236,6 +237,24 @@ test_kinds() {
 	topology_up A && insert "$PEERS/siw.ko" && dummy_interface dummy1 10.0.1.1 &&
 		try 10 rdma link add siw0 type siw netdev dummy1 && load_modules && server_start && random_pool || return
 	runs_on rxe0 && SERVER=10.0.1.1 && runs_on siw0 && take_down
+}
+
+# vectors: the two completion queues of a connection's end have one interrupt vector, and the ends, which are made
+# by turns, have different ones.
+# rules: P12
+test_vectors() {
+	local trace=/sys/kernel/tracing made
+	[ "$TRANSPORT" = rust ] || return 0
+	topology_up A && load_modules && server_start && random_pool || return
+	echo >$trace/trace
+	echo 1 >$trace/events/rdma_core/cq_alloc/enable
+	smb_mount && over_rdma && one_size 65536 || return
+	echo 0 >$trace/events/rdma_core/cq_alloc/enable
+	# "<task>-<pid> ... comp_vector=<n> poll_ctx=<where>": the pairs of a task.
+	made=$(sed -n 's/^ *\([^ ]*\) .* comp_vector=\([0-9]*\) .*/\1 \2/p' $trace/trace | sort)
+	[ "$(wc -l <<<"$made")" -eq 4 ] && [ "$(sort -u <<<"$made" | wc -l)" -eq 2 ] &&
+		[ "$(cut -d' ' -f2 <<<"$made" | sort -u | wc -l)" -eq 2 ] || why "the queues' tasks and vectors: ${made//$'\n'/, }" || return
+	smb_umount && take_down
 }
 
 # runs_on <device>: a mount of $SERVER has its queue pairs there, and nowhere else.

@@ -37,7 +37,8 @@ answered() {
 writers() {
 	try $(($1 + 300)) fio --name=struck --directory=$MNT/fio --numjobs=4 --size=1m --bs=64k --rw=randwrite --direct=1 \
 		--ioengine=psync --time_based --runtime="$1" --verify=crc32c --verify_backlog=16 --verify_fatal=1 \
-		--verify_state_save=0 --group_reporting --output="$RUN/fio-struck.log"
+		--verify_state_save=0 --group_reporting --output="$RUN/fio-struck.log" ||
+		why "the writers ended with $(sed -n 's/.*error=\(.*\)).*/\1/p' "$RUN/fio-struck.log" | head -n1): $WHY"
 }
 
 # on_switch <command...>

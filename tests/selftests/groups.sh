@@ -52,6 +52,7 @@ group_modules() {
 	other device
 	other in-use
 	other kinds
+	other vectors
 	other parameters
 	if [ -n "$LONG" ]; then rounds 500; else rounds 20; fi
 }
