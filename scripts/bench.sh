@@ -24,11 +24,12 @@ measure() {
 
 # all: two guests at a time, each with about half of the work; a case is measured whole in one of them.
 all() {
-	local half='@(verbs-rxe|rxe|rxe-3.0|rxe-channels)' first
+	local half='@(verbs-rxe|rxe|rxe-3.0|rxe-channels)' first rc=0
 	measure "$run/1" "$half/*" &
 	first=$!
-	measure "$run/2" "!($half)/*"
-	wait $first
+	(measure "$run/2" "!($half)/*") || rc=$?
+	[ "$rc" -eq 0 ] || kill_tree "$first"
+	wait "$first" && return "$rc"
 }
 
 # report <program> [folder]

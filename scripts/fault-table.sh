@@ -41,6 +41,7 @@ once() {
 	# The C module's own warning is reported as a skip with its reason.
 	read -r kind _ reason < <(grep -F " $PATTERN " "$run.results" | tail -n1) || kind=fail reason="no result"
 	reason=${reason% (*}
+	reason=${reason%%: fio *}
 	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$3" "$2" "$1" "$kind" \
 		"$(sed -n 's/^# recovery \([0-9]*\) ms$/\1/p' "$run/out")" "${reason//$'\t'/ }" >>"$WORK/new.tsv"
 	say "  $1 $2 $3: $kind $reason"

@@ -22,13 +22,14 @@ Targets
   modules_install  install it for the kernel of KDIR (needs root), under updates/
   clean            remove what the build left in this folder
   root kernel peers  make one stage of the cache and print its folder
-  cache-clean      remove the cached stages that this clone does not use now
+  cache-clean      remove the cached stages that this clone does not use now, but no kernel with sanitizers
 
 Variables
   KVER=7.2         kernel series of the guest; default: the newest that Debian's backports carry
   KDIR=folder      build against this prepared kernel tree instead of the cached one, with the
                    host's own tools; it needs CONFIG_RUST and release 7.2 or later
   TRANSPORT=c      demo, shell: run the kernel's own C module instead of ours, as control
+  TOPOLOGY=C       shell: another topology than A (Documentation/testing.rst has them)
   T=pattern        test: only tests whose name matches this shell pattern, e.g. T='guest/*/sizes*'
   TARGET=name      fuzz, fuzz-min: pdu, receiver, negotiate, descriptor, depth or connection
   SECONDS=n        fuzz: for so long; default: 60

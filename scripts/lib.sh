@@ -38,7 +38,8 @@ kill_tree() {
 	local child
 	# shellcheck disable=SC2013 # words it is
 	for child in $(cat "/proc/$1/task"/*/children 2>/dev/null); do kill_tree "$child"; done
-	kill "$1" 2>/dev/null || true
+	# What sudo started is root's.
+	kill "$1" 2>/dev/null || $SUDO kill "$1" 2>/dev/null || true
 }
 
 # What a script left running in the background would ignore Ctrl-C and hold its locks.

@@ -102,6 +102,8 @@ build)
 modules_install)
 	[ -n "$KDIR" ] || die "modules_install needs KDIR=, the prepared tree of the kernel to install for"
 	[ -e "$TOP/smbdirect.ko" ] || die "there is no smbdirect.ko yet; run 'make modules KDIR=$KDIR' first"
+	built=$(modinfo -F vermagic "$TOP/smbdirect.ko") wanted=$(cat "$KDIR/include/config/kernel.release")
+	[[ $built == "$wanted "* ]] || die "smbdirect.ko is for ${built%% *}, not for $wanted; run 'make modules KDIR=$KDIR' again"
 	[ -n "${INSTALL_MOD_PATH:-}" ] || [ "$(id -u)" -eq 0 ] || die "installing under /lib/modules needs root: sudo make modules_install KDIR=$KDIR"
 	step "install smbdirect.ko" host_kbuild modules_install
 	;;

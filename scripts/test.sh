@@ -52,7 +52,8 @@ script_tests() {
 		begin "scripts/$name"
 		timeout -k 10 1200 "$t" >"$WORK/$name.out" 2>"$WORK/$name.err" </dev/null || true
 		ktap_results "scripts/$name" "$WORK/$name.out" >"$WORK/$name.results"
-		[ -s "$WORK/$name.results" ] || echo "fail scripts/$name no result ($WORK/$name.err)" >"$WORK/$name.results"
+		# The plan comes last.
+		grep -q '^1\.\.[0-9]' "$WORK/$name.out" || echo "fail scripts/$name ended early ($WORK/$name.err)" >>"$WORK/$name.results"
 		finish "scripts/$name" "$WORK/$name.results"
 	done
 }

@@ -193,7 +193,11 @@ def plot(cases, folder):
 PAGE = """.. SPDX-License-Identifier: GPL-2.0
 .. Made by ``make bench``; do not edit.
 
-Kernel {kernel}, our module of commit {commit}, {pairs} pairs in one guest. The modules take turns,
+=====================
+Results of make bench
+=====================
+
+Kernel {kernel}, our module of commit {commit}, {pairs} pairs, each case whole in one guest. The modules take turns,
 in the other order each time; cifs and ksmbd are the same. The clock of the guest goes on by 2 ns with each
 instruction (QEMU ``-icount shift=1,sleep=off``), so times are instructions and do not depend on the machine that emulates.
 

@@ -52,8 +52,8 @@ def steepness(points, arm):
 
 
 def shown(value, form):
-    """A number, or what stands for a point that never ended."""
-    return "hangs" if value is None else format(value, form)
+    """A number, or a dash for a point that was not reached."""
+    return "-" if value is None else format(value, form)
 
 
 def table(curves):
@@ -105,11 +105,17 @@ def plot(curves, folder):
 PAGE = """.. SPDX-License-Identifier: GPL-2.0
 .. Made by ``make bench CASE=scale``; do not edit.
 
+====================
+Curves of make bench
+====================
+
 Kernel {kernel}, our module of commit {commit}; one guest with both ends over rxe, one run; times are counted instructions, 2 ns each.
 
 .. figure:: scale.svg
 
 {table}
+
+A dash: the curve had ended before, with a point that failed.
 """
 
 

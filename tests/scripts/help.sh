@@ -10,7 +10,7 @@ help=$(make -s -C "$TOP" help)
 
 targets=$(sed -n 's/^\.PHONY: //p' "$TOP/Makefile")
 variables=$(sed -n 's/^export //p' "$TOP/Makefile" | head -n1)
-variables+=" TARGET SECONDS HOURS SEED"
+variables+=" TARGET SECONDS HOURS SEED CASE PAIRS RUNS MODULE PROFILE SANITIZER TOPOLOGY"
 named() { grep -qE "(^|[ /])$1([ =]|\$)" <<<"$help"; }
 for t in $targets; do
 	case $t in help | all) continue ;; esac

@@ -20,6 +20,9 @@ why() {
 	return 1
 }
 
+# ours_only: what the control does not have is not asked of it.
+ours_only() { [ "$TRANSPORT" = rust ] || { WHY="only our module has this"; return 4; }; }
+
 # try <seconds> <command...>: bounded; what it prints becomes the reason of its failure.  All bounds are
 # for the stock kernel; SLOW times as long on this one.
 try() {
@@ -250,7 +253,7 @@ server_listens() { ss -ltn | grep -q ":445 "; }
 
 server_stop() {
 	try 30 ksmbd.control --shutdown || return
-	wait_for 20 server_gone "$MOUNTD"
+	wait_for 20 server_gone "$MOUNTD" || return
 	[ ! -e "$SHARE" ] || umount $SHARE 2>/dev/null || true
 }
 
