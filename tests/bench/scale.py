@@ -20,7 +20,7 @@ CURVES = {
     "connections": ("4 KiB reads, a reader on each connection", "connections", "us"),
     "credits": ("A signed read of 128 KiB", "credits of the window", "us"),
     "memory": ("Memory of an idle connection, both ends", "connections", "KiB"),
-    "teardown": ("Unmounting until both ends are gone, each", "connections", "ms"),
+    "teardown": ("An unmount, one after the other", "connections", "ms"),
 }
 
 

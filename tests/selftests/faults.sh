@@ -166,20 +166,20 @@ channel_lost() {
 	local before
 	topology_up F && second_link && load_modules && server_start && random_pool &&
 		smb_mount hard,multichannel,max_channels=2,echo_interval=$KEEPALIVE && wait_for 30 channels_reach 2 || return
-	mkdir $MNT/fio && wait_for 10 eval '[ "$(ready_queue_pairs)" -eq 4 ]' || return
+	mkdir $MNT/fio && wait_for 10 queue_pairs -eq 4 || return
 	beside writers 90
 	sleep 5
 	"${1}_strikes" || return
 	before=$(rdma_channels)
 	# The requests that were on the lost channel are sent again on the other.
 	try 120 dd if=/tmp/pool of=$MNT/during bs=64k count=16 conv=fsync status=none && one_size 1048577 &&
-		wait_for 60 eval '[ "$(ready_queue_pairs)" -lt 4 ]' && "${1}_ends" &&
+		wait_for 60 queue_pairs -lt 4 && "${1}_ends" &&
 		wait_for 60 channels_reach $((before + 1)) || return
 	joined 400 && rm -r $MNT/fio $MNT/during && one_size 9437185 && smb_umount && take_down
 }
 
 # Both ends of both channels make four. A short silence goes by unnoticed; this tells that one was lost.
-ready_queue_pairs() { rdma resource show qp | grep -c 'type RC .*state RTS'; }
+queue_pairs() { test "$(rdma resource show qp | grep -c 'type RC .*state RTS')" "$@"; }
 
 test_channel_lost() { channel_lost link; }
 test_channel_second() { channel_lost second; }

@@ -21,7 +21,7 @@ why() {
 }
 
 # ours_only: what the control does not have is not asked of it.
-ours_only() { [ "$TRANSPORT" = rust ] || { WHY="only our module has this"; return 4; }; }
+ours_only() { [ "$TRANSPORT" = rust ] || { why "only our module has this" || return 4; }; }
 
 # try <seconds> <command...>: bounded; what it prints becomes the reason of its failure.  All bounds are
 # for the stock kernel; SLOW times as long on this one.
