@@ -329,6 +329,8 @@ static void gate(void)
 		client = client_connecting();
 		server = accept_one(listener, 5000);
 	}
+	if (server)
+		expect_int("connected", smbdirect_connection_wait_for_connected(client), 0);
 	asked = atomic_read(&seen->asked);
 	for (i = 0; server && i < 1000; i++)
 		if (!expect_int("send", msg_send(client, data, sizeof(data)), sizeof(data)) ||
