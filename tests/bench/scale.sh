@@ -40,7 +40,8 @@ unmount_all() {
 	try 3000 perl -MTime::HiRes=time -e '
 		my $start = time;
 		for (@ARGV) { syscall(166, $_, 0) == 0 && rmdir $_ or die "$_: $!" }
-		open(my $ms, ">", "/tmp/unmount-ms") and printf $ms "%d", (time - $start) * 1000' /mnt/c*
+		open(my $file, ">", "/tmp/unmount-ms") or die;
+		printf $file "%d", (time - $start) * 1000' /mnt/c*
 }
 
 # A size: requests one after the other, 16 MiB of them if that is not too many or too few.
