@@ -114,7 +114,7 @@ void smbd_ib_dealloc_pd(struct ib_pd *pd)
 	ib_dealloc_pd(pd);
 }
 
-/* Vectors whose interrupts some processor takes. */
+/* As many vectors as there are processors to take their interrupts. */
 u32 smbd_comp_vectors(const struct ib_device *device)
 {
 	return min_t(u32, device->num_comp_vectors, num_online_cpus());

@@ -10,6 +10,7 @@
 #include <linux/netdevice.h>
 #include <linux/scatterlist.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
@@ -35,6 +36,11 @@ struct dentry *smbd_debugfs_dir(const char *name);
 void smbd_debugfs_file(const char *name, struct dentry *dir, void *data);
 void smbd_debugfs_remove(struct dentry *dir);
 void smbd_debugfs_show(void *data, struct seq_file *m); /* in Rust */
+
+/* Memory that a device writes shares no unit of so many bytes with other memory (R32). */
+enum smbd_memory {
+	SMBD_DMA_LINE = ARCH_DMA_MINALIGN > L1_CACHE_BYTES ? ARCH_DMA_MINALIGN : L1_CACHE_BYTES,
+};
 
 /* verbs */
 int smbd_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);

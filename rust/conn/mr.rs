@@ -24,7 +24,7 @@ use crate::kern::time::now_ms;
 use crate::kern::wait::{new_wait_queue, Signals, WaitQueue};
 use crate::proto::cause::{self, Cause};
 use crate::proto::pdu::BufferDescriptor;
-use crate::rdma::mr::{MapError, Memory, Mr};
+use crate::rdma::mr::{Bounce, MapError, Memory, Mr};
 use crate::rdma::post::PostError;
 use crate::rdma::qp::Qp;
 use kernel::prelude::*;
@@ -51,16 +51,34 @@ struct Attached {
     bytes: usize,
 }
 
+/// What a region has of its connection.
+enum Tie {
+    Attached(Attached),
+    /// Nothing any more. What the peer may have written to a copy waits for the consumer to ask for it: before, its memory
+    /// may belong to somebody else.
+    Detached(Option<Bounce>),
+}
+
+impl Tie {
+    fn attached(&mut self) -> Option<&mut Attached> {
+        match self {
+            Self::Attached(attached) => Some(attached),
+            Self::Detached(_) => None,
+        }
+    }
+}
+
 /// A region as the consumer holds it.
 #[pin_data]
 pub(crate) struct Region {
     #[pin]
     phase: IrqLock<Phase>,
     #[pin]
-    attached: Mutex<Option<Attached>>,
+    tie: Mutex<Tie>,
 }
 
 /// The regions there are.
+#[derive(Default)]
 struct Regions {
     /// All of them.
     all: KVec<Arc<Region>>,
@@ -99,14 +117,8 @@ pub(crate) struct Pool {
 impl Pool {
     /// An empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
-        let none = Regions {
-            all: KVec::new(),
-            free: KVec::new(),
-            limit: 0,
-            pages: 0,
-        };
         pin_init!(Self {
-            regions <- new_irq_lock!(none, c"Pool::regions"),
+            regions <- new_irq_lock!(Regions::default(), c"Pool::regions"),
             ready <- new_wait_queue!(c"Pool::ready"),
             used: Atomic::new(0),
             exhausted: Flag::new(),
@@ -200,6 +212,9 @@ impl Pool {
 
     /// A free region, waited for if there are enough; [`None`] when the connection is over or a signal came.
     fn take(&self, connection: &Arc<Connection>, roomy: bool) -> Option<Arc<Region>> {
+        if !connection.is_connected() {
+            return None;
+        }
         if !roomy && self.free_count() == 0 {
             if let Some(region) = self.grow(connection) {
                 return Some(region);
@@ -246,9 +261,13 @@ impl Pool {
         drop(free);
         for region in all {
             *region.phase.lock() = Phase::Gone;
-            let attached = region.attached.lock().take();
-            if let Some(attached) = attached {
-                qp.disable_region(&attached.region);
+            // A deregistration that comes meanwhile waits here until the memory is unmapped.
+            let mut tie = region.tie.lock();
+            if let Tie::Attached(attached) = &*tie {
+                let bounce = qp.disable_region(&attached.region);
+                let attached = core::mem::replace(&mut *tie, Tie::Detached(bounce));
+                drop(tie);
+                drop(attached);
             }
         }
     }
@@ -264,7 +283,7 @@ impl Region {
         Arc::pin_init(
             pin_init!(Self {
                 phase <- new_irq_lock!(Phase::Ready, c"Region::phase"),
-                attached <- new_mutex!(Some(attached), "Region::attached"),
+                tie <- new_mutex!(Tie::Attached(attached), "Region::tie"),
             }),
             GFP_KERNEL,
         )
@@ -300,10 +319,8 @@ impl Region {
 
     /// Maps the memory and queues the registration.
     fn begin(self: &Arc<Self>, memory: &mut Memory<'_, '_>) -> Result<(), MapError> {
-        let mut attached = self.attached.lock();
-        let attached = (*attached)
-            .as_mut()
-            .ok_or(MapError::Failed(ENOTCONN.into()))?;
+        let mut tie = self.tie.lock();
+        let attached = tie.attached().ok_or(MapError::Failed(ENOTCONN.into()))?;
         let qp = attached
             .connection
             .qp()
@@ -311,15 +328,15 @@ impl Region {
         attached.bytes = attached.region.map(memory)?;
         *self.phase.lock() = Phase::Registered(attached.region.key());
         qp.queue_registration(&attached.region)
-            .inspect_err(|_| attached.region.unmap())?;
+            .inspect_err(|_| drop(attached.region.unmap()))?;
         Ok(())
     }
 
     /// What the peer is told: address, key and length; all ones when nothing is registered.
     pub(crate) fn descriptor(&self) -> BufferDescriptor {
-        let attached = self.attached.lock();
+        let mut tie = self.tie.lock();
         let phase = *self.phase.lock();
-        match (attached.as_ref(), phase) {
+        match (tie.attached(), phase) {
             (Some(attached), Phase::Registered(token)) => BufferDescriptor {
                 offset: attached.region.address(),
                 token,
@@ -331,16 +348,18 @@ impl Region {
 
     /// Ends a request's use: returns when the peer cannot reach the memory any more.
     pub(crate) fn deregister(self: Arc<Self>) {
-        let attached = self.attached.lock();
-        let Some(parts) = attached.as_ref() else {
-            return;
+        let _scope = NoIo::enter();
+        let mut tie = self.tie.lock();
+        let attached = match &mut *tie {
+            Tie::Attached(attached) => attached,
+            Tie::Detached(bounce) => return bounce.take().map_or((), Bounce::deliver),
         };
-        let connection = parts.connection.clone();
+        let connection = attached.connection.clone();
         let reusable = match connection.qp() {
-            Some(qp) => self.end(&connection, qp, &parts.region),
+            Some(qp) => self.end(&connection, qp, &attached.region),
             None => false,
         };
-        drop(attached);
+        drop(tie);
         connection.pool.used.fetch_sub(1u32, Relaxed);
         if reusable {
             connection.pool.put(self);
@@ -351,17 +370,21 @@ impl Region {
 
     /// Takes the registration out of force and unmaps; false when the region had to be given up.
     fn end(&self, connection: &Arc<Connection>, qp: &Qp<Connection>, region: &Arc<Mr>) -> bool {
-        let never_posted = qp.unqueue_registration(region);
-        if never_posted || *self.phase.lock() == Phase::Invalidated {
-            region.unmap();
+        if qp.unqueue_registration(region) {
+            // Nobody has written anything.
+            drop(region.unmap());
             return true;
         }
-        if connection.is_connected() && self.invalidate(connection, qp, region).is_ok() {
-            region.unmap();
-            return true;
+        let ended = *self.phase.lock() == Phase::Invalidated
+            || (connection.is_connected() && self.invalidate(connection, qp, region).is_ok());
+        let bounce = match ended {
+            true => region.unmap(),
+            false => qp.disable_region(region),
+        };
+        if let Some(bounce) = bounce {
+            bounce.deliver();
         }
-        qp.disable_region(region);
-        false
+        ended
     }
 
     /// Invalidates locally and waits for it.

@@ -470,10 +470,10 @@ impl Connection {
         self.is_dead()
     }
 
-    /// How many milliseconds the device still has for the oldest request it was given (R23); 0 for one that
+    /// How many milliseconds the device still has for the next completion (R23); 0 for one that
     /// is stuck. Asked by the timer, since nobody may be waiting for that request.
     pub(super) fn until_stuck(&self, now: u64) -> Option<u64> {
-        let since = self.qp()?.oldest_send().filter(|_| self.is_connected())?;
+        let since = self.qp()?.owes_since().filter(|_| self.is_connected())?;
         let deadline = since.saturating_add(self.stall_ms().into());
         Some(deadline.saturating_sub(now))
     }

@@ -11,6 +11,7 @@
 use super::connection::{Connection, CLEANUP, SETUP, TIMER};
 use super::log::log;
 use crate::kern::errno::ENOTCONN;
+use crate::kern::noio::NoIo;
 use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::Signals;
 use crate::kern::work::{Run, Work};
@@ -27,6 +28,8 @@ const CHILD_GRACE_MS: u32 = 500;
 
 impl Run<CLEANUP> for Connection {
     fn run(this: Arc<Self>) {
+        // A mount that has to write waits for its reconnect, and that for us.
+        let _scope = NoIo::enter();
         this.clean_up();
         this.reap_child();
     }
@@ -80,6 +83,7 @@ impl Connection {
         if !self.torn_down.set() {
             return;
         }
+        let _scope = NoIo::enter();
         let start = now_ms();
         self.fail(Cause::ShutDown);
         Work::<Self, CLEANUP>::disable(self);

@@ -4,7 +4,7 @@
 //!
 //! A transfer needs contexts of the core (`rdma_rw`), of which a connection has a fixed number. A
 //! batch takes all its contexts in one step and holds none while it waits, so parallel callers
-//! cannot block each other (R42); callers get their turn in order. The call is synchronous: when
+//! cannot block each other (R42); who waits for contexts is not overtaken. The call is synchronous: when
 //! it returns nothing refers to the buffer (B8).
 
 use super::connection::Connection;
@@ -39,7 +39,7 @@ struct Contexts {
     idle: KVec<KBox<Workspace>>,
 }
 
-/// What a transfer works with, kept for the next one: so that none has to allocate.
+/// What a transfer works with, kept for the next one: so that those of few pieces do not allocate.
 struct Workspace {
     /// A copy of the peer's descriptors.
     descriptors: KVVec<u8>,
@@ -47,10 +47,11 @@ struct Workspace {
     room: rw::Room,
 }
 
-/// Workspaces that are kept: as many as work at a time on a busy connection.
-const IDLE: usize = 32;
+/// The most workspaces that are kept.
+const IDLE: u32 = 32;
 
-/// The largest one that is kept, values of `rw::Room`: the memory of a transfer of many pieces is not held for those of few.
+/// The largest one that is kept, contexts and pages of `rw::Room`, and descriptors: the memory of a transfer of many pieces is
+/// not held for those of few.
 const IDLE_CAPACITY: usize = 64;
 
 /// The RDMA transfers of a connection.
@@ -96,7 +97,8 @@ impl Transfers {
             piece_pages,
             free: plan.credits,
             turn_taken: false,
-            idle: KVec::with_capacity(IDLE, GFP_KERNEL)?,
+            // A transfer takes one context at least.
+            idle: KVec::with_capacity(usize::try_from(plan.credits.min(IDLE))?, GFP_KERNEL)?,
         };
         let before = core::mem::replace(&mut *self.contexts.lock(), contexts);
         drop(before);
@@ -120,7 +122,9 @@ impl Transfers {
 
     /// Keeps a workspace whose transfer succeeded.
     fn keep(&self, workspace: KBox<Workspace>) {
-        if workspace.room.capacity() <= IDLE_CAPACITY {
+        // The peer says how many descriptors there are.
+        let descriptors = workspace.descriptors.capacity() / DESCRIPTOR_LEN;
+        if workspace.room.capacity().max(descriptors) <= IDLE_CAPACITY {
             // What does not fit is dropped when the lock is free again.
             let _rejected = self.contexts.lock().idle.push_within_capacity(workspace);
         }
@@ -331,7 +335,7 @@ impl Connection {
         };
         match rw::transfer(qp, room, work, wait, refused, dead) {
             Ok(()) => Ok(()),
-            Err(TransferError::NotStarted(error) | TransferError::Post(error)) => Err(error),
+            Err(TransferError::Failed(error)) => Err(error),
             Err(TransferError::Completion(status)) => {
                 if !status.is_flush() {
                     self.fail(completion(Request::Transfer, status));

@@ -47,11 +47,6 @@ impl<T> Ring<T> {
         self.len
     }
 
-    /// Whether nothing is queued.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The position of the `nth` value; the capacity is not zero where this is called.
     fn position(&self, nth: usize) -> usize {
         let at = self.head.wrapping_add(nth);

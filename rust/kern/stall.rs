@@ -10,7 +10,7 @@ use kernel::sync::atomic::Atomic;
 
 /// What counts the waits for one thing.
 pub(crate) struct Stall<'a> {
-    /// Tasks that had to sleep.
+    /// Tasks that did not find what they wanted at once.
     pub(crate) waits: &'a Atomic<u64>,
     /// Their time together, microseconds.
     pub(crate) us: &'a Atomic<u64>,

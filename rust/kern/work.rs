@@ -148,11 +148,7 @@ impl<T: Run<ID>, const ID: u64> Work<T, ID> {
     ///
     /// Any.
     pub(crate) fn queue_in(owner: &Arc<T>, queue: &WorkQueue, msecs: u32) {
-        // SAFETY: The item is initialised and `owner` keeps it alive.
-        if unsafe { kernel::bindings::cancel_delayed_work(Self::raw(owner)) } {
-            // SAFETY: The item was pending, so we got the reference its queueing had leaked.
-            drop(unsafe { Arc::from_raw(Arc::as_ptr(owner)) });
-        }
+        Self::cancel(owner);
         Self::queue_delayed(owner, queue, super::time::jiffies(msecs));
     }
 

@@ -18,8 +18,11 @@ use kernel::sync::Arc;
 /// Bytes of one chunk; the largest order the page allocator serves without special effort.
 const CHUNK: usize = 32 * 1024;
 
-/// Alignment and size unit of a buffer, a cache line of every supported machine or a multiple.
-const LINE: usize = 64;
+/// Alignment and size unit of a buffer (R32): allocations of multiples of it start on one, since the kernel aligns what
+/// `kmalloc` gives to the largest power of two in the size.
+// CAST: A small constant of the C side.
+const LINE: usize = bindings::smbd_memory_SMBD_DMA_LINE as usize;
+const _: () = assert!(LINE.is_power_of_two() && LINE <= CHUNK);
 
 /// Which way data goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

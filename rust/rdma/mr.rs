@@ -72,11 +72,25 @@ impl Drop for RawMr {
 }
 
 /// A copy that stands in for memory of an awkward shape.
-struct Bounce {
+pub(crate) struct Bounce {
     copy: VVec<u8>,
     /// Where the data goes at the end, for data the peer writes. It stays valid until the request
     /// ends, as the consumer promises with the registration.
     target: Option<bindings::iov_iter>,
+}
+
+// SAFETY: What the iterator names may be used from any task.
+unsafe impl Send for Bounce {}
+
+impl Bounce {
+    /// Copies what the peer wrote to where it belongs. Before the request ends, that is, before its deregistration returns.
+    pub(crate) fn deliver(self) {
+        let Some(mut target) = self.target else {
+            return;
+        };
+        // SAFETY: The copy of the iterator is valid until the request ends.
+        unsafe { bindings::_copy_to_iter(self.copy.as_ptr().cast(), self.copy.len(), &mut target) };
+    }
 }
 
 /// What a region holds while it is mapped.
@@ -382,21 +396,12 @@ impl Mr {
         count(&self.pd.counters().unmaps, 1);
     }
 
-    /// Unmaps the memory and delivers what the peer wrote. The caller has made sure that the
-    /// region is not in force any more.
-    pub(crate) fn unmap(&self) {
+    /// Unmaps the memory. The caller has made sure that the region is not in force any more. What the peer may have
+    /// written to a copy is to be delivered.
+    pub(crate) fn unmap(&self) -> Option<Bounce> {
         let mut io = self.io.lock();
         self.unmap_list(&mut io);
-        let Some(bounce) = io.bounce.take() else {
-            return;
-        };
-        if let Some(mut target) = bounce.target {
-            // SAFETY: The copy of the iterator is valid until the request ends, which is not
-            // before this call returns.
-            unsafe {
-                bindings::_copy_to_iter(bounce.copy.as_ptr().cast(), bounce.copy.len(), &mut target)
-            };
-        }
+        io.bounce.take()
     }
 
     /// The key the peer names, of the present or the latest registration.
@@ -419,10 +424,10 @@ impl Mr {
     ///
     /// The caller has made sure that no request of an open send queue names the region; see
     /// [`Qp::disable_region`].
-    fn disable(&self) {
+    fn disable(&self) -> Option<Bounce> {
         let raw = self.io.lock().raw.take();
         drop(raw);
-        self.unmap();
+        self.unmap()
     }
 
     /// The registration request, without completion object. Called by the queue pair for a pending
@@ -479,15 +484,16 @@ impl Mr {
 }
 
 impl<C: Completions> Qp<C> {
-    /// Takes a region out of use for good; see the requirement M5. Process context.
+    /// Takes a region out of use for good; see the requirement M5. What the peer may have written to a copy is to be
+    /// delivered. Process context.
     ///
     /// The connection must be broken: if requests that name the region may still be in the
     /// hardware queue, the queue is flushed first.
-    pub(crate) fn disable_region(&self, region: &Arc<Mr>) {
-        self.unqueue_registration(region);
+    pub(crate) fn disable_region(&self, region: &Arc<Mr>) -> Option<Bounce> {
+        let never_posted = self.unqueue_registration(region);
         if self.is_posted(region) {
             self.drain();
         }
-        region.disable();
+        region.disable().filter(|_| !never_posted)
     }
 }

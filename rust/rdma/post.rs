@@ -253,10 +253,10 @@ impl<C: Completions> Qp<C> {
         taken.is_some()
     }
 
-    /// When the oldest request on the send queue was posted whose completion is on its way, a time of
+    /// Since when the device owes the next completion of the send queue, a time of
     /// [`now_ms`](crate::kern::time::now_ms). Any context.
-    pub(crate) fn oldest_send(&self) -> Option<u64> {
-        self.sq.lock().oldest()
+    pub(crate) fn owes_since(&self) -> Option<u64> {
+        self.sq.lock().waiting_since()
     }
 
     /// Whether a request that names this region is not known to be finished.

@@ -105,7 +105,7 @@ impl Cq {
     }
 }
 
-/// The interrupt vector of a queue pair's completion queues. Queue pairs take the vectors of a device by turns, which
+/// The interrupt vector of a queue pair's completion queues. Queue pairs take vectors by turns, which
 /// spreads channels over processors; both queues of one have the same, so that its work stays together (P12).
 fn next_vector(pd: &Pd) -> Result<c_int> {
     static TURN: Atomic<u32> = Atomic::new(0);

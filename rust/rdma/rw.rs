@@ -7,7 +7,7 @@
 //! chain of which only the last completes, and waits. It returns only when no request refers to
 //! the buffer any more (rule B8).
 //!
-//! Process context.
+//! Process context; the caller keeps allocations out of I/O.
 
 use super::dma::Direction;
 use super::fault::{self, Point};
@@ -16,7 +16,6 @@ use super::qp::{Completions, Qp, Status};
 use crate::bindings;
 use crate::kern::counters::count;
 use crate::kern::errno::ENOTCONN;
-use crate::kern::noio::NoIo;
 use crate::kern::outcome::Outcome;
 use core::marker::PhantomData;
 use kernel::ffi::c_uint;
@@ -171,10 +170,8 @@ const MAX_RUN: usize = 128 << 10;
 
 /// Why a transfer failed.
 pub(crate) enum TransferError {
-    /// Before anything was posted; the connection is as it was.
-    NotStarted(Error),
-    /// The post failed; the connection must end.
-    Post(Error),
+    /// Nothing was posted, or the post failed, and `refused` has heard of it.
+    Failed(Error),
     /// A request failed; the connection must end unless it already has.
     Completion(Status),
 }
@@ -189,7 +186,7 @@ struct Context {
 // SAFETY: What the core keeps in a context may be used from any task.
 unsafe impl Send for Context {}
 
-/// What one transfer at a time works with, kept for the next one: so that none has to allocate.
+/// What one transfer at a time works with, kept for the next one.
 pub(crate) struct Room {
     done: Arc<Transfer>,
     contexts: KVVec<Context>,
@@ -355,16 +352,15 @@ pub(crate) fn transfer<C: Completions>(
     refused: impl Fn(Error),
     dead: impl Fn() -> bool,
 ) -> Result<(), TransferError> {
-    use TransferError::{Completion, NotStarted, Post};
-    let _scope = NoIo::enter();
-    let in_use = qp.use_raw().ok_or(NotStarted(ENOTCONN.into()))?;
+    use TransferError::{Completion, Failed};
+    let in_use = qp.use_raw().ok_or(Failed(ENOTCONN.into()))?;
     let mut contexts = Contexts {
         qp,
         raw_qp: in_use.get(),
         direction: work.direction,
         room,
     };
-    contexts.add_all(work).map_err(NotStarted)?;
+    contexts.add_all(work).map_err(Failed)?;
     let chain = contexts.link();
     if chain.is_null() {
         return Ok(());
@@ -375,12 +371,12 @@ pub(crate) fn transfer<C: Completions>(
         // SAFETY: The chain's memory is in `contexts`, which is dropped after the waits below.
         match unsafe { qp.post_transfer(chain, done) } {
             Ok(()) => break,
-            Err(PostError::Full) => wait_for_room().map_err(NotStarted)?,
+            Err(PostError::Full) => wait_for_room().map_err(Failed)?,
             Err(PostError::Failed(error)) => {
                 refused(error);
                 // Requests before the refused one may be running.
                 qp.drain();
-                return Err(Post(error));
+                return Err(Failed(error));
             }
         }
     }

@@ -82,6 +82,8 @@ pub(super) struct SendQueue {
     unreported: usize,
     /// When the last signalled one was posted, a time of [`now_ms`].
     signalled_at: u64,
+    /// Since when messages have been waiting for their next completion.
+    waiting_since: u64,
     /// When what is being posted was admitted.
     now: u64,
     /// Buffers not in use.
@@ -127,6 +129,7 @@ impl SendQueue {
             unsignalled: 0,
             unreported: 0,
             signalled_at: 0,
+            waiting_since: 0,
             now: 0,
             free,
             writes: Writes::none(),
@@ -186,6 +189,9 @@ impl SendQueue {
 
     /// Notes that the message posted last is signalled.
     pub(super) fn signalled(&mut self) {
+        if self.messages_inflight() == 0 {
+            self.waiting_since = self.now;
+        }
         self.unsignalled = 0;
         self.unreported = 0;
         self.signalled_at = self.now;
@@ -224,6 +230,7 @@ impl SendQueue {
         if !self.inflight.iter().any(|entry| entry.key == key) {
             return;
         }
+        self.waiting_since = now_ms();
         while let Some(entry) = self.inflight.pop() {
             let last = entry.key == key;
             self.done(entry);
@@ -284,16 +291,11 @@ impl SendQueue {
         posted.saturating_sub(self.unreported)
     }
 
-    /// When the oldest request was posted whose completion is on its way.
-    pub(super) fn oldest(&self) -> Option<u64> {
-        let message = self.inflight.iter().next();
-        let message = message.filter(|_| self.messages_inflight() > 0);
-        let waited = self.waited.iter().next();
-        [message, waited]
-            .into_iter()
-            .flatten()
-            .map(|entry| entry.at)
-            .min()
+    /// Since when the next completion has been on its way.
+    pub(super) fn waiting_since(&self) -> Option<u64> {
+        let messages = (self.messages_inflight() > 0).then_some(self.waiting_since);
+        let waited = self.waited.iter().next().map(|entry| entry.at);
+        [messages, waited].into_iter().flatten().min()
     }
 
     /// Whether a request that names this region is not known to be finished.
