@@ -333,7 +333,7 @@ static void gate(void)
 		expect_int("connected", smbdirect_connection_wait_for_connected(client), 0);
 	asked = atomic_read(&seen->asked);
 	for (i = 0; server && i < 1000; i++)
-		if (!expect_int("send", msg_send(client, data, sizeof(data)), sizeof(data)) ||
+		if (!expect_int("send", msg_send(client, data, sizeof(data)), 4 + sizeof(data)) ||
 		    !expect_int("read", msg_recv(server, data, sizeof(data)), sizeof(data)))
 			break;
 	asked = atomic_read(&seen->asked) - asked;
