@@ -7,6 +7,7 @@
 #define SMBDIRECT_HELPERS_H
 
 #include <linux/dcache.h>
+#include <linux/minmax.h>
 #include <linux/netdevice.h>
 #include <linux/scatterlist.h>
 #include <linux/seq_file.h>
@@ -39,7 +40,7 @@ void smbd_debugfs_show(void *data, struct seq_file *m); /* in Rust */
 
 /* Memory that a device writes shares no unit of so many bytes with other memory (R32). */
 enum smbd_memory {
-	SMBD_DMA_LINE = ARCH_DMA_MINALIGN > L1_CACHE_BYTES ? ARCH_DMA_MINALIGN : L1_CACHE_BYTES,
+	SMBD_DMA_LINE = MAX(ARCH_DMA_MINALIGN, L1_CACHE_BYTES),
 };
 
 /* verbs */

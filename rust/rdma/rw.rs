@@ -288,7 +288,7 @@ impl<C: Completions> Contexts<'_, C> {
         };
         if made < 0 {
             // Not made, so not to be destroyed.
-            drop(contexts.pop());
+            let _ = contexts.pop();
         }
         kernel::error::to_result(made.min(0))
     }
