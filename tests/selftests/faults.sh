@@ -26,10 +26,11 @@ struck() {
 	joined $((fio + 300)) && rm -r $MNT/fio $MNT/probe && one_size 1048577 && smb_umount && take_down
 }
 
-# answered <seconds>: the first write that is; ANSWER is how long it took, in milliseconds.
+# answered <seconds>: the first write that is; ANSWER is how long it took, in milliseconds. Not fsync: cifs may repeat that with
+# the handle of before a reconnect.
 answered() {
 	local start=${EPOCHREALTIME/./}
-	try "$1" dd if=/tmp/pool of=$MNT/probe bs=4k count=1 conv=fsync status=none || return
+	try "$1" dd if=/tmp/pool of=$MNT/probe bs=4k count=1 oflag=direct status=none || return
 	ANSWER=$(((${EPOCHREALTIME/./} - start) / 1000))
 }
 
