@@ -26,7 +26,7 @@ FAULTS = {
     "fault-unmount": "silence, then ``umount -f``",
     "fault-detect": "silence without work: it is noticed",
     "channel-lost": "the first of two RDMA channels silent",
-    "channel-second": "the second one silent",
+    "channel-second": "the second one's device removed",
     "siw-fault-address": "siw: the server's address removed for 10 s",
     "siw-fault-loss": "siw: 1 % of the packets lost for 15 s",
     "siw-fault-loss-heavy": "siw: 10 % lost for 15 s",
