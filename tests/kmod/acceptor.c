@@ -21,13 +21,14 @@ static int negotiate(struct smbdirect_socket *listener, const void *data, size_t
 	struct smbdirect_socket *server = NULL;
 	struct proto_accept_arg arg = { };
 	struct raw *raw = raw_new();
-	int ret = -EIO, tries;
+	int ret = -EIO, tries = 0;
 
 	memset(rsp, 0, sizeof(*rsp));
 	if (raw && raw_connect(raw) && expect_int("send", raw_send(raw, data, len), 0)) {
 		/* On a busy machine either takes its time. */
-		for (tries = 0; tries < 15 && !server && !raw_gone(raw, 0); tries++)
+		do {
 			server = smbdirect_socket_accept(listener, HZ / 5, &arg);
+		} while (!server && !raw_gone(raw, 0) && ++tries < 15);
 		ret = server ? 0 : arg.err;
 		/* A failure response may come before the end. */
 		if (raw_receive(raw, rsp, sizeof(*rsp), 3000) > 0 && !server)
