@@ -11,7 +11,8 @@
 
 #define INTERVAL_MS 600
 #define TIMEOUT_MS 600
-#define SLACK_MS 1000
+/* Bounds a hang. R13 has a second; a guest that shares its processor with three others has stood still for longer. */
+#define SLACK_MS 4000
 
 #define FRAGMENT 1340
 #define MESSAGE 100000
