@@ -86,19 +86,21 @@ struct Regions {
     free: KVec<Arc<Region>>,
     /// How many there may be; both lists have room for them.
     limit: usize,
-    /// Pages of each.
-    pages: u32,
 }
 
 impl Regions {
     /// None, and room for `limit`.
-    fn new(limit: usize, pages: u32) -> Result<Self> {
+    fn new(limit: usize) -> Result<Self> {
         Ok(Self {
             all: KVec::with_capacity(limit, GFP_KERNEL)?,
             free: KVec::with_capacity(limit, GFP_KERNEL)?,
             limit,
-            pages,
         })
+    }
+
+    /// Whether there are as many as there may be.
+    fn is_full(&self) -> bool {
+        self.all.len() >= self.limit
     }
 }
 
@@ -137,7 +139,7 @@ impl Pool {
         (count, limit): (u32, u32),
         pages: u32,
     ) -> Result {
-        let mut regions = Regions::new(usize::try_from(limit)?, pages)?;
+        let mut regions = Regions::new(usize::try_from(limit)?)?;
         for _ in 0..count.min(limit) {
             let region = Mr::new(qp.pd().clone(), pages)?;
             if regions.all.is_empty() {
@@ -157,17 +159,17 @@ impl Pool {
         let qp = connection.qp()?;
         // Teardown comes for the regions when the queue pair is closed; it must find this one.
         qp.while_open(|| {
-            let pages = {
-                let regions = self.regions.lock();
-                (regions.all.len() < regions.limit).then_some(regions.pages)?
-            };
+            if self.regions.lock().is_full() {
+                return None;
+            }
             let _scope = NoIo::enter();
+            let pages = connection.params.get().max_frmr_depth;
             let region = Mr::new(qp.pd().clone(), pages).ok()?;
             let region = Region::new(connection.clone(), region).ok()?;
             let mut regions = self.regions.lock();
             // Others may have been faster; then ours is dropped, after the lock.
-            let known = regions.all.len() < regions.limit
-                && regions.all.push_within_capacity(region.clone()).is_ok();
+            let known =
+                !regions.is_full() && regions.all.push_within_capacity(region.clone()).is_ok();
             drop(regions);
             known.then_some(region)
         })

@@ -284,30 +284,44 @@ static struct smbdirect_socket *logged_listener(struct seen *seen)
 	return sc;
 }
 
+struct logged {
+	struct smbdirect_socket *listener;
+	struct smbdirect_socket *client;
+	struct smbdirect_socket *server;
+};
+
+/* The child of a listener that logs to seen, and its client; NULL for what could not be made. */
+static struct logged logged_pair(struct seen *seen)
+{
+	struct logged pair = { .listener = logged_listener(seen) };
+
+	if (pair.listener) {
+		pair.client = client_connecting();
+		pair.server = accept_one(pair.listener, 5000);
+	}
+	return pair;
+}
+
 /* The gate is asked, the printer called with what the gate let through, a child inherits both. */
 static void logging(void)
 {
-	struct smbdirect_socket *listener, *client = NULL, *server = NULL;
 	struct seen *seen = kzalloc_obj(*seen);
+	struct logged pair;
 	u8 data[4];
 
 	if (!expect(seen, "no memory"))
 		return;
-	listener = logged_listener(seen);
-	if (listener) {
-		client = client_connecting();
-		server = accept_one(listener, 5000);
-	}
-	if (server) {
+	pair = logged_pair(seen);
+	if (pair.server) {
 		/* From here on only the child has something to say. */
 		atomic_set(&seen->printed, 0);
-		smbdirect_socket_shutdown(server);
-		expect_int("read", raw_recv(server, data, sizeof(data)), -ENOTCONN);
+		smbdirect_socket_shutdown(pair.server);
+		expect_int("read", raw_recv(pair.server, data, sizeof(data)), -ENOTCONN);
 	}
-	sock_end(client);
-	sock_end(server);
+	sock_end(pair.client);
+	sock_end(pair.server);
 	expect(atomic_read(&seen->printed), "nothing was printed for the child");
-	sock_end(listener);
+	sock_end(pair.listener);
 	WRITE_ONCE(seen->over, true);
 	expect(atomic_read(&seen->asked), "the gate was never asked");
 	expect_int("odd calls", atomic_read(&seen->odd), 0);
@@ -317,7 +331,7 @@ static void logging(void)
 /* P15: the data path does not ask the gate, for each message once more or at all. */
 static void gate(void)
 {
-	struct smbdirect_socket *listener, *client = NULL, *server = NULL;
+	struct logged pair;
 	struct seen *seen;
 	u8 data[8] = {};
 	int i, asked;
@@ -328,23 +342,19 @@ static void gate(void)
 	seen = kzalloc_obj(*seen);
 	if (!expect(seen, "no memory"))
 		return;
-	listener = logged_listener(seen);
-	if (listener) {
-		client = client_connecting();
-		server = accept_one(listener, 5000);
-	}
-	if (server)
-		expect_int("connected", smbdirect_connection_wait_for_connected(client), 0);
+	pair = logged_pair(seen);
+	if (pair.server)
+		expect_int("connected", smbdirect_connection_wait_for_connected(pair.client), 0);
 	asked = atomic_read(&seen->asked);
-	for (i = 0; server && i < 1000; i++)
-		if (!expect_int("send", msg_send(client, data, sizeof(data)), 4 + sizeof(data)) ||
-		    !expect_int("read", msg_recv(server, data, sizeof(data)), sizeof(data)))
+	for (i = 0; pair.server && i < 1000; i++)
+		if (!expect_int("send", msg_send(pair.client, data, sizeof(data)), 4 + sizeof(data)) ||
+		    !expect_int("read", msg_recv(pair.server, data, sizeof(data)), sizeof(data)))
 			break;
 	asked = atomic_read(&seen->asked) - asked;
-	expect(asked <= 10, "P15: the gate was asked %d times for a thousand messages", asked);
-	sock_end(client);
-	sock_end(server);
-	sock_end(listener);
+	expect(asked <= 10, "P15: asked %d times for a thousand messages", asked);
+	sock_end(pair.client);
+	sock_end(pair.server);
+	sock_end(pair.listener);
 	kfree(seen);
 }
 
