@@ -9,6 +9,8 @@
 #include <linux/mm.h>
 #include <linux/printk.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/uio.h>
 #include <linux/vmalloc.h>
 #include "helpers.h"
@@ -39,6 +41,28 @@ bool smbd_wq_has_sleeper(struct wait_queue_head *head)
 bool smbd_task_may_end(void)
 {
 	return !(current->flags & PF_KTHREAD) || kthread_should_stop();
+}
+
+struct task_struct *smbd_run_thread(int (*body)(void *data), void *data, const char *name)
+{
+	struct task_struct *task = kthread_create(body, data, "%s", name);
+
+	if (!IS_ERR(task)) {
+		get_task_struct(task);
+		wake_up_process(task);
+	}
+	return task;
+}
+
+/* Signals from within the kernel only. */
+void smbd_heed_interrupts(void)
+{
+	allow_kernel_signal(SIGKILL);
+}
+
+void smbd_interrupt_thread(struct task_struct *task)
+{
+	send_sig(SIGKILL, task, 1);
 }
 
 void smbd_wake_up(struct wait_queue_head *head, int nr)

@@ -85,7 +85,7 @@ fn message_size() -> Result<Option<u32>> {
 impl kernel::Module for SmbDirect {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let running = abi::state::Running::start(message_size()?)?;
-        let client = rdma::client::Client::register()?;
+        let client = rdma::client::Client::register(running.watcher()?)?;
         let points = rdma::fault::Points::add();
         pr_info!("SMB Direct in Rust, ready for cifs and ksmbd\n");
         Ok(Self {

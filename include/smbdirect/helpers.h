@@ -20,13 +20,16 @@
 #include <rdma/rdma_cm.h>
 #include <linux/smbdirect.h>
 
-/* locking, waiting, works */
+/* locking, waiting, works, threads */
 unsigned long smbd_spin_lock_irqsave(spinlock_t *lock);
 void smbd_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool smbd_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 bool smbd_wq_has_sleeper(struct wait_queue_head *head);
 void smbd_wake_up(struct wait_queue_head *head, int nr);
 bool smbd_task_may_end(void);
+struct task_struct *smbd_run_thread(int (*body)(void *data), void *data, const char *name);
+void smbd_heed_interrupts(void);
+void smbd_interrupt_thread(struct task_struct *task);
 void smbd_init_delayed_work(struct delayed_work *dwork, work_func_t func, const char *name,
 			    struct lock_class_key *key, struct lock_class_key *timer_key);
 struct workqueue_struct *smbd_alloc_workqueue(const char *name, bool reclaim);

@@ -8,6 +8,7 @@ use crate::conn::shared::Shared;
 use crate::conn::socket::Socket;
 use crate::kern::debugfs::Folder;
 use crate::kern::errno::ESHUTDOWN;
+use crate::rdma::client::Watcher;
 use kernel::prelude::*;
 use kernel::sync::{global_lock, Arc};
 
@@ -32,6 +33,15 @@ impl Running {
         let shared = Shared::new(message_size)?;
         *SHARED.lock() = Some(shared);
         Ok(Self(()))
+    }
+
+    /// Who ends the connections of a device that goes.
+    ///
+    /// # Errors
+    ///
+    /// None, as long as the module runs.
+    pub(crate) fn watcher(&self) -> Result<Arc<dyn Watcher>> {
+        Ok(shared()?)
     }
 
     /// What administrators can read; the module also runs without.

@@ -5,6 +5,7 @@
 //! The state is one atomic word ([`StateWord`]). The first error is part of it and sticks; see
 //! [`end`](super::end).
 
+use super::connector::Connector;
 use super::credit::Flow;
 use super::listen::Queue;
 use super::log::{Level, SharedSink};
@@ -183,6 +184,9 @@ pub(crate) struct Connection {
     /// The id, until the teardown takes it; it holds this object until silenced.
     #[pin]
     pub(crate) id: Mutex<Option<Arc<CmId<Connection>>>>,
+    /// Sends the request over iWARP; its thread holds this object.
+    #[pin]
+    pub(crate) connector: Connector,
     /// What all connections share.
     pub(crate) shared: Arc<Shared>,
 }
@@ -239,6 +243,7 @@ impl Connection {
                 torn_down: Flag::new(),
                 qp: SetOnce::new(),
                 id <- new_mutex!(None, "Connection::id"),
+                connector <- Connector::new(),
                 shared,
             }),
             GFP_KERNEL,

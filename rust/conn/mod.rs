@@ -22,6 +22,7 @@
 //! path is credits, then the receive queue's lock, then the buffer queue.
 
 pub(crate) mod connection;
+pub(crate) mod connector;
 pub(crate) mod credit;
 pub(crate) mod debug;
 pub(crate) mod end;

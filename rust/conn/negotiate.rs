@@ -214,6 +214,7 @@ impl Connection {
         self.reached();
         self.connected_timer();
         self.pump();
+        self.connector.join();
         Ok(())
     }
 

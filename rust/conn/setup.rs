@@ -8,6 +8,7 @@
 //! of the connection and of the device matter, other events are noted (R17).
 
 use super::connection::Connection;
+use super::connector;
 use super::end::completion;
 use super::log::log;
 use super::negotiate::{Role, REGIONS_PER_READ};
@@ -111,6 +112,13 @@ impl Connection {
             _ if event.status < 0 => Cause::Step(event.kind.text(), event.status),
             _ => Cause::OutOfStep,
         }
+    }
+
+    /// The device is being removed. An event of the id says so as well, but may come behind the peer's
+    /// disconnect, or behind a connection request that blocks.
+    pub(crate) fn device_goes(self: &Arc<Self>) {
+        self.fail(Cause::DeviceRemoved(0));
+        self.on(StateEvent::Removed);
     }
 
     /// An event after the connection was established.
@@ -302,13 +310,24 @@ impl Connection {
         self.advance(Status::RdmaConnectNeeded)?;
         self.advance(Status::RdmaConnectRunning)?;
         self.start_phase(params.rdma_connect_timeout_msec);
-        let words = depth::encode(own);
-        id.connect(&ConnectParams {
+        let request = ConnectParams {
             responder_resources: own.responder_resources,
             initiator_depth: own.initiator_depth,
-            private_data: if link == Link::Iwarp { &words } else { &[] },
-        })
-        .map_err(|error| Cause::Step("request not sent", error.to_errno()))
+            private_data: &[],
+        };
+        match link {
+            Link::Iwarp => Ok(self.start_connector()?),
+            _ => id.connect(&request).map_err(connector::not_sent),
+        }
+    }
+
+    /// The depths as they are in the parameters.
+    pub(super) fn own_depths(&self) -> Depths {
+        let params = self.params.get();
+        Depths {
+            initiator_depth: u8::try_from(params.initiator_depth).unwrap_or(u8::MAX),
+            responder_resources: u8::try_from(params.responder_resources).unwrap_or(u8::MAX),
+        }
     }
 
     fn device_depths(params: &Parameters, limits: &Limits) -> Depths {
@@ -355,13 +374,8 @@ impl Connection {
             self.negotiation_established();
             return Ok(());
         }
-        let params = self.params.get();
-        let own = Depths {
-            initiator_depth: u8::try_from(params.initiator_depth).unwrap_or(u8::MAX),
-            responder_resources: u8::try_from(params.responder_resources).unwrap_or(u8::MAX),
-        };
         let link = self.link.copy().unwrap_or(Link::Other);
-        self.agree_depths(own, link, event)?;
+        self.agree_depths(self.own_depths(), link, event)?;
         Ok(self.send_request()?)
     }
 

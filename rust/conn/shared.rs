@@ -8,6 +8,7 @@ use crate::kern::irq_lock::{new_irq_lock, IrqLock};
 use crate::kern::noio::NoIo;
 use crate::kern::work::{Service, WorkQueue};
 use crate::proto::failures::Failures;
+use crate::rdma::client::{Leaving, Watcher};
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
@@ -134,5 +135,18 @@ impl Shared {
         let sockets = self.sockets.lock();
         let mut given = sockets.iter().filter(|socket| socket.given.is_set());
         given.next().cloned()
+    }
+}
+
+impl Watcher for Shared {
+    fn device_goes(&self, device: &Leaving<'_>) {
+        let on_it = |connection: &&Arc<Connection>| {
+            let qp = connection.qp();
+            qp.is_some_and(|qp| device.has(qp.pd().port()))
+        };
+        let sockets = self.sockets.lock();
+        for connection in sockets.iter().filter(on_it) {
+            connection.device_goes();
+        }
     }
 }

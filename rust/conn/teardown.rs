@@ -99,10 +99,13 @@ impl Connection {
             log!(self, Info, Event, "peer does not answer the disconnect");
             self.on(Event::Disconnected);
         }
+        // Who sends the request holds up the handlers.
+        self.end_connector(grace);
         let mut id = self.id.lock().take();
         if let Some(id) = &id {
             id.silence();
         }
+        self.connector.join();
         if self.children.is_used() {
             // Nothing of a listener needs its id; without it no more children come.
             id = None;

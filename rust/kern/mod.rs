@@ -15,6 +15,7 @@ pub(crate) mod published;
 pub(crate) mod ring;
 pub(crate) mod stall;
 pub(crate) mod task;
+pub(crate) mod thread;
 pub(crate) mod time;
 pub(crate) mod wait;
 pub(crate) mod work;

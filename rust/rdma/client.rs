@@ -3,17 +3,21 @@
 //! The module as a client of the RDMA core: which devices there are, and what a network device can
 //! do.
 //!
-//! The list serves lookups and log lines only; connections learn of a removal from the connection
-//! manager. Its mutex is a leaf: nothing is called under it but port queries of the devices on it.
+//! The list serves lookups and log lines. Its mutex is a leaf: nothing is called under it but port queries of
+//! the devices on it.
+//!
+//! A device that goes is taken from its clients in the opposite order of their coming, so from us before the
+//! connection manager. The manager asks id after id, and waits for each; the [`Watcher`] hears of it at once.
 
-use super::device::{Limits, Link};
+use super::device::{Limits, Link, Port};
 use crate::bindings;
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::error::to_result;
 use kernel::ffi::{c_int, c_void};
 use kernel::prelude::*;
 use kernel::str::{BStr, CStr, CString};
-use kernel::sync::{global_lock, GlobalGuard};
+use kernel::sync::{global_lock, Arc, GlobalGuard};
 
 /// A device that can carry SMB Direct.
 struct Device {
@@ -25,9 +29,44 @@ struct Device {
 // SAFETY: The pointer is used under the list's lock only, while the device is registered.
 unsafe impl Send for Device {}
 
+/// A device that is being removed, and has not lost its users yet.
+pub(crate) struct Leaving<'a>(NonNull<bindings::ib_device>, PhantomData<&'a ()>);
+
+impl Leaving<'_> {
+    /// Whether this is the device of the port.
+    pub(crate) fn has(&self, port: &Port) -> bool {
+        port.raw() == self.0.as_ptr()
+    }
+}
+
+/// Who hears that a device goes.
+pub(crate) trait Watcher: Send + Sync {
+    /// Nothing is to be begun on the device. Its users have to let go of it: the removal waits for them.
+    /// Process context; must not wait for any of them.
+    fn device_goes(&self, device: &Leaving<'_>);
+}
+
+/// What is known of the devices.
+struct Known {
+    devices: KVec<Device>,
+    watcher: Option<Arc<dyn Watcher>>,
+}
+
+impl Known {
+    const NONE: Self = Self {
+        devices: KVec::new(),
+        watcher: None,
+    };
+
+    fn position(&self, device: *mut bindings::ib_device) -> Option<usize> {
+        let mut devices = self.devices.iter();
+        devices.position(|known| known.raw.as_ptr() == device)
+    }
+}
+
 global_lock! {
     // SAFETY: Initialised in `Client::register`, before any use.
-    unsafe(uninit) static DEVICES: Mutex<KVec<Device>> = KVec::new();
+    unsafe(uninit) static DEVICES: Mutex<Known> = Known::NONE;
 }
 
 /// The registration with the RDMA core, undone on drop.
@@ -46,9 +85,10 @@ impl Client {
     /// # Errors
     ///
     /// `-ENOMEM`, or what the core says.
-    pub(crate) fn register() -> Result<Self> {
+    pub(crate) fn register(watcher: Arc<dyn Watcher>) -> Result<Self> {
         // SAFETY: Called once, from the module's initialisation.
         unsafe { DEVICES.init() };
+        DEVICES.lock().watcher = Some(watcher);
         let raw = KBox::pin(
             kernel::types::Opaque::new(bindings::ib_client {
                 name: c"smbdirect_ib_client".as_char_ptr(),
@@ -109,7 +149,10 @@ impl Client {
     fn remember(device: *mut bindings::ib_device) -> Result {
         let raw = NonNull::new(device).ok_or(EINVAL)?;
         let name = CString::try_from(Self::c_name(device))?;
-        DEVICES.lock().push(Device { raw, name }, GFP_KERNEL)?;
+        DEVICES
+            .lock()
+            .devices
+            .push(Device { raw, name }, GFP_KERNEL)?;
         Ok(())
     }
 
@@ -119,13 +162,15 @@ impl Client {
     ///
     /// * `device` is being removed from the core.
     unsafe extern "C" fn remove(device: *mut bindings::ib_device, _data: *mut c_void) {
-        let mut devices = DEVICES.lock();
-        if let Some(at) = devices
-            .iter()
-            .position(|known| known.raw.as_ptr() == device)
-        {
-            let _ = devices.remove(at);
+        let mut known = DEVICES.lock();
+        if let Some(at) = known.position(device) {
+            let _ = known.devices.remove(at);
             pr_info!("{}: removed\n", Self::name(device));
+        }
+        let watcher = known.watcher.clone();
+        drop(known);
+        if let (Some(watcher), Some(device)) = (watcher, NonNull::new(device)) {
+            watcher.device_goes(&Leaving(device, PhantomData));
         }
     }
 
@@ -136,11 +181,9 @@ impl Client {
     /// * `device` is registered with the core.
     unsafe extern "C" fn rename(device: *mut bindings::ib_device, _data: *mut c_void) {
         let name = CString::try_from(Self::c_name(device));
-        let mut devices = DEVICES.lock();
-        let Some(known) = devices
-            .iter_mut()
-            .find(|known| known.raw.as_ptr() == device)
-        else {
+        let mut list = DEVICES.lock();
+        let at = list.position(device);
+        let Some(known) = at.and_then(|at| list.devices.get_mut(at)) else {
             return;
         };
         let old = BStr::from_bytes(known.name.to_bytes());
@@ -162,10 +205,12 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // What follows is no removal of a device.
+        DEVICES.lock().watcher = None;
         // SAFETY: Registered by `register`. The core removes every device first.
         unsafe { bindings::ib_unregister_client(self.raw.get()) };
         // A static is never dropped; the list has no devices any more, but still has their room.
-        *DEVICES.lock() = KVec::new();
+        *DEVICES.lock() = Known::NONE;
     }
 }
 
@@ -211,8 +256,9 @@ impl NetDevice {
 
     /// Looks for a port of a known device that is this network device.
     fn known_capability(&self) -> Option<Link> {
-        let devices: GlobalGuard<DEVICES> = DEVICES.lock();
-        let device = devices
+        let known: GlobalGuard<DEVICES> = DEVICES.lock();
+        let device = known
+            .devices
             .iter()
             .find(|device| self.is_port_of(device.raw.as_ptr()))?;
         // SAFETY: On the list, so registered.

@@ -446,6 +446,19 @@ impl<C: Handler> CmId<C> {
         to_result(unsafe { bindings::rdma_connect_locked(self.raw(), &mut raw) })
     }
 
+    /// [`connect`](Self::connect) from anywhere but a handler of this id. With some providers (siw) it sleeps,
+    /// interruptibly, until the peer's TCP answers or is given up, and no event of the id comes meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager says, `-ERESTARTSYS` when interrupted.
+    pub(crate) fn connect_blocking(&self, params: &ConnectParams<'_>) -> Result {
+        fault::point(Point::Connect)?;
+        let mut raw = params.raw();
+        // SAFETY: As above.
+        to_result(unsafe { bindings::rdma_connect(self.raw(), &mut raw) })
+    }
+
     /// Accepts the connection request that brought this id. From the handler of the request only.
     ///
     /// # Errors

@@ -238,6 +238,55 @@ static void timeout(void)
 	sock_end(listener);
 }
 
+/* Connects to a host that is on the network and says nothing. */
+static struct smbdirect_socket *client_unheard(unsigned int timeout_ms)
+{
+	struct smbdirect_socket_parameters sp;
+	struct smbdirect_socket *sc;
+	struct sockaddr_in sin;
+
+	smbt_client_params(&sp);
+	sp.rdma_connect_timeout_msec = timeout_ms;
+	sc = sock_new(&sp, IB_POLL_SOFTIRQ);
+	if (!sc)
+		return NULL;
+	smbt_address(&sin, SMBT_PORT);
+	sin.sin_addr.s_addr ^= htonl(64);
+	expect_int("connect", smbdirect_connect(sc, (struct sockaddr *)&sin), 0);
+	sock_reaches(sc, "RDMA_CONNECT_RUNNING", 5000);
+	return sc;
+}
+
+static void release_in_time(struct smbdirect_socket *sc)
+{
+	u64 start = smbt_now_ms();
+
+	sock_end(sc);
+	start = smbt_now_ms() - start;
+	expect(start < 5000 * smbt_slow(), "R14: the release took %llu ms", start);
+}
+
+/*
+ * A silent host costs whoever connects to it the time of the parameters, a release nothing, and others, who connect
+ * meanwhile, nothing either.
+ */
+static void silence(void)
+{
+	struct smbdirect_socket *sc;
+
+	if (smbt_iwarp() && skip_unless_ours("waits for TCP to give up (R14)"))
+		return;
+	sc = client_unheard(1000);
+	if (sc)
+		expect_int("nobody answers", smbdirect_connection_wait_for_connected(sc), -ETIMEDOUT);
+	release_in_time(sc);
+	sc = client_unheard(10000);
+	pair_close(pair_opened());
+	if (sc)
+		sock_reaches(sc, "RDMA_CONNECT_RUNNING", 0);
+	release_in_time(sc);
+}
+
 static int wait_connected(void *arg)
 {
 	return smbdirect_connection_wait_for_connected(arg);
@@ -326,6 +375,7 @@ static const struct smbt_case cases[] = {
 	{ "refused", refused },
 	{ "wrong_device", wrong_device }, /* rules: U1 R47 */
 	{ "timeout", timeout }, /* rules: E2 */
+	{ "silence", silence }, /* rules: E2 R14 */
 	{ "interrupted", interrupted }, /* rules: R13 */
 	{ "early_release", early_release }, /* rules: R18 */
 	{ "huge", huge },

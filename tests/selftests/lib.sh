@@ -87,15 +87,13 @@ balanced() {
 
 even() { [ -z "$(uneven)" ]; }
 
-# A teardown takes five seconds at most (R14). siw's connect blocks until its TCP does, in a silence of 30 s 31 s.
+# A teardown takes five seconds at most (R14).
 uneven() {
-	local bound=5
-	[ ! -e /sys/module/siw ] || bound=45
 	awk '{ n[$1] = $2 }
 		function pair(a, b) { if (n[a] != n[b]) print a, n[a], b, n[b] }
 		END { pair("domains", "domains_gone"); pair("maps", "unmaps"); pair("receive_requests", "receive_completions")
 			if (n["longest_teardown_ms"] > bound) print "longest_teardown_ms", n["longest_teardown_ms"] }
-	' bound=$((bound * 1000 * SLOW)) $DEBUG/counters
+	' bound=$((5000 * SLOW)) $DEBUG/counters
 }
 
 # ---- topologies ----------------------------------------------------------------------------
