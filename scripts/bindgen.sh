@@ -23,7 +23,7 @@ type_names() {
 	' "$1" | sort -u
 }
 
-allow_functions='smbd_.*|_*ib_.*|_*rdma_.*|smbdirect_.*|extract_iter_to_sg|netdev_.*lower.*'
+allow_functions='smbd_.*|_*ib_.*|_*rdma_.*|smbdirect_.*|extract_iter_to_sg|irq_poll_(dis|en)able|netdev_.*lower.*'
 allow_vars='(IB_|RDMA_|SMBDIRECT_|ARPHRD_INFINIBAND).*'
 allow_types='ib_.*|rdma_.*|smbdirect_.*|smbd_.*|proto_accept_arg|msghdr|net|net_device|sockaddr.*'
 

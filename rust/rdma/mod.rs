@@ -10,6 +10,7 @@
 pub(crate) mod client;
 pub(crate) mod cm;
 pub(crate) mod counters;
+pub(crate) mod cq;
 pub(crate) mod device;
 pub(crate) mod dma;
 pub(crate) mod fault;

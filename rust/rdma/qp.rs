@@ -12,6 +12,7 @@
 //! workqueue, as the consumer chose.
 
 use super::cm::{CmId, Handler};
+use super::cq::Cqs;
 use super::device::Pd;
 use super::dma::{Buffers, Direction};
 use super::fault::{self, Point};
@@ -27,7 +28,6 @@ use kernel::error::to_result;
 use kernel::ffi::{c_int, c_void};
 use kernel::prelude::*;
 use kernel::str::CStr;
-use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce, UniqueArc};
 
 /// Why a work request failed, a status of the verbs interface.
@@ -90,38 +90,6 @@ pub(crate) struct Sizes {
     pub(crate) poll_context: u32,
 }
 
-/// A completion queue, freed with the call that stops its polling.
-struct Cq(NonNull<bindings::ib_cq>);
-
-impl Cq {
-    fn new(pd: &Pd, context: *mut c_void, entries: u32, vector: c_int, poll: u32) -> Result<Self> {
-        fault::point(Point::AllocCq)?;
-        let (device, entries) = (pd.port().raw(), c_int::try_from(entries)?);
-        // SAFETY: The device is kept by the domain. `context` is only used by our handlers.
-        let raw = kernel::error::from_err_ptr(unsafe {
-            bindings::smbd_ib_alloc_cq(device, context, entries, vector, poll)
-        })?;
-        NonNull::new(raw).map(Self).ok_or(ENOMEM)
-    }
-}
-
-/// The interrupt vector of a queue pair's completion queues. Queue pairs take vectors by turns, which
-/// spreads channels over processors; both queues of one have the same, so that its work stays together (P12).
-fn next_vector(pd: &Pd) -> Result<c_int> {
-    static TURN: Atomic<u32> = Atomic::new(0);
-    // SAFETY: The device is kept by the domain.
-    let vectors = unsafe { bindings::smbd_comp_vectors(pd.port().raw()) };
-    let vector = TURN.fetch_add(1, Relaxed).checked_rem(vectors);
-    Ok(c_int::try_from(vector.unwrap_or(0))?)
-}
-
-impl Drop for Cq {
-    fn drop(&mut self) {
-        // SAFETY: Allocated by `new`; no queue pair uses it any more.
-        unsafe { bindings::ib_free_cq(self.0.as_ptr()) };
-    }
-}
-
 /// The raw queue pair, destroyed through the id it was made with.
 struct RawQp<C: Handler> {
     raw: NonNull<bindings::ib_qp>,
@@ -138,8 +106,7 @@ impl<C: Handler> Drop for RawQp<C> {
 /// What goes away when a queue pair is closed, in the order of the fields.
 struct Parts<C: Handler> {
     _qp: RawQp<C>,
-    _send_cq: Cq,
-    _recv_cq: Cq,
+    _cqs: Cqs,
     _owner: Arc<C>,
 }
 
@@ -204,17 +171,13 @@ impl<C: Completions> Qp<C> {
         let room = UniqueArc::<Self>::new_uninit(GFP_KERNEL)?;
         let context = room.as_ptr().cast_mut().cast::<c_void>();
         let owner_ptr = Arc::as_ptr(&owner);
-        // What completes here gives buffers back and wakes who waits: too little for a thread of its own.
-        let softirq = bindings::ib_poll_context_IB_POLL_SOFTIRQ;
-        let vector = next_vector(&pd)?;
-        let send_cq = Cq::new(&pd, context, sizes.send_entries, vector, softirq)?;
-        let recv_cq = Cq::new(&pd, context, sizes.recv_entries, vector, sizes.poll_context)?;
-        let (qp, requests) = Self::create(id, &pd, sizes, (&send_cq, &recv_cq))?;
+        let entries = (sizes.send_entries, sizes.recv_entries);
+        let cqs = Cqs::new(&pd, context, entries, sizes.poll_context)?;
+        let (qp, requests) = Self::create(id, &pd, sizes, &cqs)?;
         let raw = qp.raw;
         let parts = Parts {
             _qp: qp,
-            _send_cq: send_cq,
-            _recv_cq: recv_cq,
+            _cqs: cqs,
             _owner: owner,
         };
         let queue = SendQueue::new(sizes.send_slots, sizes.regions, requests.saturating_sub(1))?;
@@ -245,18 +208,14 @@ impl<C: Completions> Qp<C> {
     }
 
     /// Makes the raw queue pair; also tells how many send requests it has.
-    fn create(
-        id: &Arc<CmId<C>>,
-        pd: &Pd,
-        sizes: &Sizes,
-        (send_cq, recv_cq): (&Cq, &Cq),
-    ) -> Result<(RawQp<C>, u32)> {
+    fn create(id: &Arc<CmId<C>>, pd: &Pd, sizes: &Sizes, cqs: &Cqs) -> Result<(RawQp<C>, u32)> {
+        let (send_cq, recv_cq) = cqs.raw();
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::qp_event),
             // Events find nobody until the object is complete.
             qp_context: core::ptr::null_mut(),
-            send_cq: send_cq.0.as_ptr(),
-            recv_cq: recv_cq.0.as_ptr(),
+            send_cq,
+            recv_cq,
             cap: bindings::ib_qp_cap {
                 max_send_wr: sizes.send_requests.saturating_add(1),
                 max_recv_wr: sizes.recv_requests.saturating_add(1),
