@@ -36,6 +36,13 @@ impl Connector {
         })
     }
 
+    /// Ends what the thread waits for, if there is one. Process context.
+    pub(super) fn interrupt(&self) {
+        if let Some(thread) = &*self.thread.lock() {
+            thread.interrupt();
+        }
+    }
+
     /// Waits for the thread's end, if there is one. Process context.
     pub(crate) fn join(&self) {
         // Not under the lock.
@@ -60,7 +67,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// `-ENOMEM`.
+    /// Those of [`Thread::start`].
     pub(super) fn start_connector(self: &Arc<Self>) -> Result {
         // Under the lock: a teardown that finds no thread is seen by the one that starts.
         let mut thread = self.connector.thread.lock();
@@ -91,9 +98,7 @@ impl Connection {
         if self.word.wait(Signals::Ignore, grace, done).is_ok() {
             return;
         }
-        if let Some(thread) = &*self.connector.thread.lock() {
-            thread.interrupt();
-        }
+        self.connector.interrupt();
     }
 }
 

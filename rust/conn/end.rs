@@ -92,6 +92,14 @@ impl Connection {
 
     /// [`fail`](Self::fail) that says what the status is from now on.
     pub(crate) fn fail_as(self: &Arc<Self>, cause: Cause, forced: Option<Status>) {
+        if self.store_error(cause, forced) {
+            self.start_cleanup();
+        }
+    }
+
+    /// The part of [`fail`](Self::fail) that tells nobody outside; true for the first error, which
+    /// [`start_cleanup`](Self::start_cleanup) has to follow.
+    pub(super) fn store_error(&self, cause: Cause, forced: Option<Status>) -> bool {
         let errno = cause.errno();
         let changed = self.on(Event::Fail { errno, forced });
         let first = changed.filter(|(old, _)| old.first_error().is_none());
@@ -106,9 +114,12 @@ impl Connection {
         if changed.is_some() {
             self.wake_all();
         }
-        if first.is_some() {
-            Work::<Self, CLEANUP>::queue(self, &self.shared.queues.cleanup);
-        }
+        first.is_some()
+    }
+
+    /// Queues the cleanup, once there is an error. Any context.
+    pub(super) fn start_cleanup(self: &Arc<Self>) {
+        Work::<Self, CLEANUP>::queue(self, &self.shared.queues.cleanup);
     }
 
     /// [`fail`](Self::fail) because the peer broke a rule.

@@ -10,6 +10,7 @@
 use super::connection::{Connection, SETUP, TIMER};
 use crate::kern::counters::count;
 use crate::kern::errno::{ECONNABORTED, ENOBUFS, ENOTCONN};
+use crate::kern::noio::NoIo;
 use crate::kern::ring::Ring;
 use crate::kern::time::{jiffies, now_ms};
 use crate::kern::wait::Signals;
@@ -84,6 +85,8 @@ impl Negotiation {
 
 impl Run<SETUP> for Connection {
     fn run(this: Arc<Self>) {
+        // A mount that has to write may wait for this connection.
+        let _scope = NoIo::enter();
         let role = this.negotiation.lock().role;
         let result = match role {
             Role::Initiator => this.judge_response(),

@@ -13,6 +13,7 @@ use super::end::completion;
 use super::log::log;
 use super::negotiate::{Role, REGIONS_PER_READ};
 use crate::kern::errno::{EALREADY, ECONNABORTED, ENOTCONN};
+use crate::kern::noio::NoIo;
 use crate::kern::time::jiffies;
 use crate::kern::wait::{Interrupted, Signals};
 use crate::proto::cause::{negative_or, Cause, End, Request};
@@ -45,6 +46,8 @@ const REGISTERED_TRANSFER: u32 = 3;
 
 impl Handler for Connection {
     fn event(this: &Arc<Self>, event: &Event<'_>) {
+        // A mount that has to write may wait for this connection.
+        let _scope = NoIo::enter();
         let state = this.state();
         if state.status() == Status::Listening {
             return this.listener_event(event);
@@ -115,10 +118,11 @@ impl Connection {
     }
 
     /// The device is being removed. An event of the id says so as well, but may come behind the peer's
-    /// disconnect, or behind a connection request that blocks.
-    pub(crate) fn device_goes(self: &Arc<Self>) {
-        self.fail(Cause::DeviceRemoved(0));
+    /// disconnect, or behind a connection request that blocks. The cleanup is to follow.
+    pub(super) fn device_goes(&self) {
+        self.store_error(Cause::DeviceRemoved(0), None);
         self.on(StateEvent::Removed);
+        self.connector.interrupt();
     }
 
     /// An event after the connection was established.

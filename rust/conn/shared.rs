@@ -145,8 +145,12 @@ impl Watcher for Shared {
             qp.is_some_and(|qp| device.has(qp.pd().port()))
         };
         let sockets = self.sockets.lock();
+        // All before the first disconnects: both ends of a connection may be on this device.
         for connection in sockets.iter().filter(on_it) {
             connection.device_goes();
+        }
+        for connection in sockets.iter().filter(on_it) {
+            connection.start_cleanup();
         }
     }
 }

@@ -40,7 +40,7 @@ impl<T: Body> Thread<T> {
     ///
     /// # Errors
     ///
-    /// `-ENOMEM`; `-EINTR` when the caller is being killed.
+    /// `-ENOMEM`, `-EAGAIN` when there are too many threads, `-EINTR` when the caller is being killed.
     pub(crate) fn start(name: &'static CStr, owner: Arc<T>) -> Result<Self> {
         let data = Arc::as_ptr(&owner).cast_mut().cast::<c_void>();
         // SAFETY: The name lives for ever, and the value made below keeps `data` until the thread ended.

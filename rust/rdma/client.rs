@@ -88,7 +88,6 @@ impl Client {
     pub(crate) fn register(watcher: Arc<dyn Watcher>) -> Result<Self> {
         // SAFETY: Called once, from the module's initialisation.
         unsafe { DEVICES.init() };
-        DEVICES.lock().watcher = Some(watcher);
         let raw = KBox::pin(
             kernel::types::Opaque::new(bindings::ib_client {
                 name: c"smbdirect_ib_client".as_char_ptr(),
@@ -99,9 +98,16 @@ impl Client {
             }),
             GFP_KERNEL,
         )?;
+        DEVICES.lock().watcher = Some(watcher);
         // SAFETY: The structure stays in place until it is unregistered.
-        to_result(unsafe { bindings::ib_register_client(raw.get()) })?;
-        Ok(Self { raw })
+        match to_result(unsafe { bindings::ib_register_client(raw.get()) }) {
+            Ok(()) => Ok(Self { raw }),
+            Err(error) => {
+                // A static is never dropped, and a watcher that stays keeps its workqueues.
+                *DEVICES.lock() = Known::NONE;
+                Err(error)
+            }
+        }
     }
 
     /// A device appears.

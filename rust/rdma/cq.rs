@@ -38,9 +38,9 @@ impl Cq {
     /// Its part in the core's polling in softirq.
     fn poll(&self) -> Option<*mut bindings::irq_poll> {
         // SAFETY: The queue is valid by the invariant.
-        let kinds = unsafe { &raw mut (*self.raw.as_ptr()).__bindgen_anon_1 };
-        // A queue of this kind has this part in the union.
-        self.softirq.then(|| kinds.cast())
+        let part = unsafe { &raw mut (*self.raw.as_ptr()).__bindgen_anon_1.iop };
+        // A queue of this kind has this part in the union, whose members are marks of their place.
+        self.softirq.then(|| part.cast())
     }
 }
 
@@ -99,7 +99,7 @@ impl Drop for Cqs {
         // SAFETY: We are in process context.
         unsafe { bindings::synchronize_rcu_expedited() };
         for poll in polls() {
-            // SAFETY: Disabled above. Without a queue pair nothing schedules it any more.
+            // SAFETY: Disabled above. An event that was still on its way has been ignored meanwhile.
             unsafe { bindings::irq_poll_enable(poll) };
         }
     }
