@@ -68,7 +68,11 @@ if [ "$interactive" -eq 1 ]; then
 	console=(-serial mon:stdio)
 	limit=()
 fi
-# A report of KASAN is not to hide those after it.  No IPv6: ksmbd offers an IPv6 address of every interface for further channels, even one that is
+# A report of KASAN is not to hide those after it.  With five levels of page tables KASAN takes all memory for wild
+# when an interrupt comes while the kernel identifies the processor.
+debug=''
+[ -z "${SANITIZER:-}" ] || debug='kasan_multi_shot no5lvl'
+# No IPv6: ksmbd offers an IPv6 address of every interface for further channels, even one that is
 # not there, but listens for RDMA on IPv4 only; cifs then gives up before it tries the right one.
 emulator=("${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 	-accel "$accel" -cpu max -smp "${GUEST_CPUS:-2}" -m "$mem"
@@ -76,7 +80,7 @@ emulator=("${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display 
 	-chardev "socket,id=root,path=$tmp/root.sock" -device "vhost-user-fs-pci,chardev=root,tag=smbdroot"
 	-chardev "socket,id=run,path=$tmp/run.sock" -device "vhost-user-fs-pci,chardev=run,tag=smbdrun"
 	"${covered_devices[@]}" -device virtio-rng-pci "${console[@]}" -kernel "$KERNEL/stock/vmlinuz"
-	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5 log_buf_len=32M kasan_multi_shot"
+	-append "console=ttyS0 root=smbdroot rootfstype=virtiofs ro init=$TOP/scripts/guest-init.sh smbd.run=$run smbd.covered=$covered ipv6.disable=1 mitigations=off panic=-1 loglevel=5 log_buf_len=32M $debug"
 	"$@")
 
 # up <pid>: has the guest come to its job, or ended?  A boot takes ten seconds on an idle machine.
