@@ -20,7 +20,7 @@ binds=("$TOP" "$SMBD_CACHE")
 [ -z "$KDIR" ] || [ ! -d "$KDIR" ] || binds+=("$(cd "$KDIR" && pwd -P)")
 env=(PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME="$SMBD_CACHE/home" LANG=C.UTF-8
 	DEBIAN_FRONTEND=noninteractive TERM="${TERM:-dumb}")
-for v in http_proxy https_proxy no_proxy TOP SMBD_CACHE KDIR KVER TRANSPORT ACCEL JOBS SANITIZER; do
+for v in http_proxy https_proxy no_proxy TOP SMBD_CACHE KDIR KVER TRANSPORT ACCEL JOBS; do
 	[ -z "${!v:-}" ] || env+=("$v=${!v}")
 done
 

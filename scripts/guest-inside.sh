@@ -71,7 +71,7 @@ fi
 # A report of KASAN is not to hide those after it.  With five levels of page tables KASAN takes all memory for wild
 # when an interrupt comes while the kernel identifies the processor.
 debug=''
-[ -z "${SANITIZER:-}" ] || debug='kasan_multi_shot no5lvl'
+[ -z "$SANITIZER" ] || debug='kasan_multi_shot no5lvl'
 # No IPv6: ksmbd offers an IPv6 address of every interface for further channels, even one that is
 # not there, but listens for RDMA on IPv4 only; cifs then gives up before it tries the right one.
 emulator=("${limit[@]}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
