@@ -109,7 +109,8 @@ loads=$!
 sample "$1" &
 faults $((SECONDS + $1))
 wait $loads
-echo "# load ended after $((SECONDS - START)) s; $(sed -n 's/.*errors *: total=\([0-9]*\),.*/\1/p' "$RUN/fio-struck.log") reads heard EBADF of a server that was restarted"
+misread=$(sed -n 's/.*errors *: total=\([0-9]*\),.*/\1/p' "$RUN/fio-struck.log")
+echo "# load ended after $((SECONDS - START)) s; ${misread:-0} reads heard EBADF of a server that was restarted"
 finish || echo "end: $WHY" >>/tmp/failed
 sed 's/^/not ok: /' /tmp/failed
 [ ! -s /tmp/failed ] && echo "ok"
