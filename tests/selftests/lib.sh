@@ -323,15 +323,25 @@ without_races_of_others() {
 		END { if (inside) printf "%s", block }'
 }
 
-# without_known_of_others: leaves out what KASAN reports of code of others and is known (Documentation/faults.rst):
-# rxe's receiver uses a queue pair that went when its packet was queued.
+# without_known_of_others: leaves out what KASAN and lockdep report of code of others and is known
+# (Documentation/faults.rst): rxe's receiver uses a queue pair that went when its packet was queued, and then warns of
+# it; siw takes a lock of its socket in a task and in softirq.
 without_known_of_others() {
-	awk '/BUG: KASAN: slab-use-after-free in rxe_sched_task/ { block = ""; inside = 1; queued = destroyed = 0 }
-		inside { block = block $0 "\n" }
-		inside && / rxe_resp_queue_pkt/ { queued = 1 }
-		inside && / ib_destroy_qp_user/ { destroyed = 1 }
-		!inside { print }
-		inside && /=====/ { if (!queued || !destroyed) printf "%s", block; inside = 0 }
+	awk 'function begin(what, end) { inside = what; last = end; block = ""; siw = queued = destroyed = task = 0 }
+		!inside && /WARNING: SOFTIRQ-safe -> SOFTIRQ-unsafe lock order/ { begin("lock", "</TASK>") }
+		!inside && /BUG: KASAN: slab-use-after-free in rxe_sched_task/ { begin("use", "=====") }
+		!inside && used && /cut here/ { begin("warning", "end trace") }
+		!inside { print; next }
+		{ block = block $0 "\n" }
+		/ siw_qp_llp_data_ready/ { siw = 1 }
+		/ rxe_resp_queue_pkt/ { queued = 1 }
+		/ ib_destroy_qp_user/ { destroyed = 1 }
+		/WARNING: .* at rxe_sched_task/ { task = 1 }
+		$0 ~ last {
+			if (inside == "use" && queued && destroyed) used = 1
+			else if (!(inside == "lock" && siw || inside == "warning" && task)) printf "%s", block
+			inside = ""
+		}
 		END { if (inside) printf "%s", block }'
 }
 
