@@ -87,7 +87,7 @@ impl Connection {
         })
     }
 
-    /// Sees to it that no request is being sent any more; the thread has until then to come back by itself. A peer that
+    /// Sees to it that no request is being sent any more; for `grace` the thread may come back by itself. A peer that
     /// is there is not to find the connection gone in the midst of its set-up: siw closes its listener then. Process
     /// context, after the first error.
     pub(super) fn end_connector(&self, grace: Option<c_long>) {
@@ -95,10 +95,9 @@ impl Connection {
             return;
         }
         let done = |_| self.connector.done.is_set().then_some(());
-        if self.word.wait(Signals::Ignore, grace, done).is_ok() {
-            return;
+        if self.word.wait(Signals::Ignore, grace, done).is_err() {
+            self.connector.interrupt();
         }
-        self.connector.interrupt();
     }
 }
 

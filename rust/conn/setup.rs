@@ -314,15 +314,15 @@ impl Connection {
         self.advance(Status::RdmaConnectNeeded)?;
         self.advance(Status::RdmaConnectRunning)?;
         self.start_phase(params.rdma_connect_timeout_msec);
-        let request = ConnectParams {
+        if link == Link::Iwarp {
+            return Ok(self.start_connector()?);
+        }
+        id.connect(&ConnectParams {
             responder_resources: own.responder_resources,
             initiator_depth: own.initiator_depth,
             private_data: &[],
-        };
-        match link {
-            Link::Iwarp => Ok(self.start_connector()?),
-            _ => id.connect(&request).map_err(connector::not_sent),
-        }
+        })
+        .map_err(connector::not_sent)
     }
 
     /// The depths as they are in the parameters.

@@ -114,6 +114,7 @@ struct smbdirect_socket *listener_polling(const struct smbdirect_socket_paramete
 					  enum ib_poll_context poll_ctx);
 struct smbdirect_socket *accept_one(struct smbdirect_socket *listener, unsigned int limit_ms);
 int accept_error(struct smbdirect_socket *listener, long timeo);
+void sock_end_within(struct smbdirect_socket *sc, unsigned int limit_ms);
 void sock_end(struct smbdirect_socket *sc);
 
 struct smbt_pair *pair_new(void);

@@ -34,12 +34,11 @@ answered() {
 	ANSWER=$(((${EPOCHREALTIME/./} - start) / 1000))
 }
 
-# writers <seconds>: four of them, each reads what it wrote before long, and checks it. FIO_ALSO has more options for fio.
-FIO_ALSO=()
+# writers <seconds> [fio options...]: four of them, each reads what it wrote before long, and checks it.
 writers() {
 	try $(($1 + 300)) fio --name=struck --directory=$MNT/fio --numjobs=4 --size=1m --bs=64k --rw=randwrite --direct=1 \
 		--ioengine=psync --time_based --runtime="$1" --verify=crc32c --verify_backlog=16 --verify_fatal=1 \
-		--verify_state_save=0 --group_reporting --output="$RUN/fio-struck.log" "${FIO_ALSO[@]}" ||
+		--verify_state_save=0 --group_reporting --output="$RUN/fio-struck.log" "${@:2}" ||
 		why "the writers ended with $(sed -n 's/.*error=\(.*\)).*/\1/p' "$RUN/fio-struck.log" | head -n1): $WHY"
 }
 

@@ -24,9 +24,7 @@ load() {
 	mkdir -p $MNT/fio
 	# cifs looks whether a file has to be opened again, and then waits for the reconnect with the handle of before: once in
 	# an hour or two a read of a restarted server hears EBADF. The next one does not.
-	# shellcheck disable=SC2034 # by writers
-	FIO_ALSO=(--continue_on_error=read --ignore_error=EBADF)
-	(writers "$1" || echo "fio: $WHY" >>/tmp/failed) &
+	(writers "$1" --continue_on_error=read --ignore_error=EBADF || echo "fio: $WHY" >>/tmp/failed) &
 	jobs+=($!)
 	while [ $SECONDS -lt $until ]; do trees || { echo "tree: $WHY" >>/tmp/failed; break; }; done &
 	jobs+=($!)
